@@ -1,0 +1,1 @@
+"""Enforcement: the generated guard, the ordered diagnosis, and the errors they raise."""

@@ -1,0 +1,167 @@
+"""Small pieces of generated Python: an indented writer and expressions over local names."""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tensorpact.contracts.language.expression import (
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Constant,
+    Expression,
+    Logic,
+    Method,
+    Name,
+    Subscript,
+    Tuple,
+    Unary,
+    text_of,
+    walk,
+)
+
+
+@dataclass
+class Writer:
+    """Lines of Python with the current indentation."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    def write(self, line: str) -> None:
+        """Add one line."""
+        self.lines.append("    " * self.depth + line)
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Add a header and indent what follows."""
+        self.write(header)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.write("pass")
+        self.depth -= 1
+
+    def text(self) -> str:
+        """Return everything written."""
+        return "\n".join(self.lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Locals:
+    """How names of the contract are spelled in the generated function.
+
+    `dims` maps a dim to its variable; `maybe` are the dims and parameters that may be None in a
+    valid call; `shapes` maps a parameter to the variable that already holds its shape.
+    """
+
+    dims: Mapping[str, str]
+    maybe: frozenset[str]
+    shapes: Mapping[str, str]
+
+    def with_item(self, names: Mapping[str, str]) -> Locals:
+        """Return the same with dims that belong to one item of a list."""
+        return replace(self, dims={**self.dims, **names})
+
+    def expression(self, node: Expression) -> str:
+        """Print an expression over the local variables."""
+        return text_of(self._spelled(node))
+
+    def presence(self, node: Expression) -> list[str]:
+        """Return the conditions under which every name an expression needs has a value."""
+        return [f"{self.spell(name)} is not None" for name in needed_names(node) & self.maybe]
+
+    def spell(self, name: str) -> str:
+        """Return the variable of a dim or parameter."""
+        return self.dims.get(name, name)
+
+    def _spelled(self, node: Expression) -> Expression:
+        match node:
+            case Name(identifier):
+                return Name(self.spell(identifier))
+            case Attribute(Name(owner), "shape") if owner in self.shapes:
+                return Name(self.shapes[owner])
+            case Attribute(Name(), _):
+                return node
+            case Attribute(owner, name):
+                return Attribute(self._spelled(owner), name)
+            case Method(Name() as owner, name, arguments):
+                return Method(owner, name, tuple(self._spelled(a) for a in arguments))
+            case Method(owner, name, arguments):
+                spelled = tuple(self._spelled(a) for a in arguments)
+                return Method(self._spelled(owner), name, spelled)
+            case Subscript(owner, index):
+                return Subscript(self._spelled(owner), self._spelled(index))
+            case Call(function, arguments):
+                return Call(function, tuple(self._spelled(a) for a in arguments))
+            case Unary(operator, operand):
+                return Unary(operator, self._spelled(operand))
+            case Binary(operator, left, right):
+                return Binary(operator, self._spelled(left), self._spelled(right))
+            case Compare(first, rest):
+                pairs = tuple((operator, self._spelled(right)) for operator, right in rest)
+                return Compare(self._spelled(first), pairs)
+            case Logic(operator, operands):
+                return Logic(operator, tuple(self._spelled(operand) for operand in operands))
+            case Tuple(items):
+                return Tuple(tuple(self._spelled(item) for item in items))
+            case Constant():
+                return node
+
+
+def needed_names(node: Expression) -> set[str]:
+    """Return the names that must have a value for an expression to mean something.
+
+    A name that is only compared with None needs none; the owner of an attribute does.
+    """
+    exempt = {
+        id(part.first)
+        for part in walk(node)
+        if isinstance(part, Compare) and all(op.startswith("is") for op, _ in part.rest)
+    }
+    return {part.id for part in walk(node) if isinstance(part, Name) and id(part) not in exempt}
+
+
+def may_fail(node: Expression, positive: frozenset[str]) -> bool:
+    """Tell whether evaluating an expression may raise: a zero divisor, a missing attribute."""
+    for part in walk(node):
+        if isinstance(part, Binary) and part.operator in ("//", "%"):
+            divisor = part.right
+            constant = isinstance(divisor, Constant) and divisor.value != 0
+            if not constant and not (isinstance(divisor, Name) and divisor.id in positive):
+                return True
+        if isinstance(part, Call) and part.function == "cdiv":
+            divisor = part.arguments[1]
+            if not (isinstance(divisor, Constant) and divisor.value != 0):
+                return True
+    return False
+
+
+def reads_instance(node: Expression, instances: frozenset[str]) -> bool:
+    """Tell whether an expression reads an attribute of something that is no tensor."""
+    return any(
+        isinstance(part, Attribute) and isinstance(part.owner, Name) and part.owner.id in instances
+        for part in walk(node)
+    )
+
+
+def safe_variable(name: str, taken: frozenset[str]) -> str:
+    """Return a variable for a dim that hides no parameter and no Python word."""
+    if name in taken or keyword.iskeyword(name) or name.startswith("_"):
+        return f"{name.lstrip('_')}_dim"
+    return name
+
+
+def joined(conditions: list[str], operator: str) -> str:
+    """Join conditions with `and` or `or`, bracketing the inner ones where needed."""
+    if len(conditions) == 1:
+        return conditions[0]
+    other = " or " if operator == "and" else " and "
+    return f" {operator} ".join(f"({c})" if other in c else c for c in conditions)
+
+

@@ -1,0 +1,171 @@
+"""Putting a guard in front of a function."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tensorpact.contracts.checker.diagnosis import diagnose
+from tensorpact.contracts.checker.errors import ContractError, ContractTypeError, Violation
+from tensorpact.contracts.checker.guard import build_guard
+from tensorpact.contracts.checker.mode import switch
+from tensorpact.contracts.language.contract import Contract
+from tensorpact.contracts.language.facets import Tier
+
+ALL_TIERS: tuple[Tier, ...] = ("metadata", "pointer", "value")
+
+
+def enforce(
+    contract: Contract[..., Any], body: Callable[..., Any], *, check_result: bool
+) -> Callable[..., Any]:
+    """Return a function with the contract's signature that guards every call of `body`.
+
+    With `check_result` the returned tensors are held to the return annotation at every call;
+    otherwise in debug mode only.
+    """
+    source, constants = build_guard(contract, check_result=check_result)
+    enforcer = Enforcer(contract, body)
+    namespace: dict[str, Any] = {
+        **constants,
+        "_body": body,
+        "_switch": switch,
+        "_in_debug_mode": in_debug_mode,
+        "_invalid": enforcer.refuse,
+        "_invalid_result": enforcer.refuse_result,
+        "_debug_call": enforcer.debug_call,
+        "_debug_call_async": enforcer.debug_call_async,
+        "__name__": body.__module__,
+    }
+    filename = f"<contract of {contract.module}.{contract.name}>"
+    exec(compile(source, filename, "exec"), namespace)
+    # Tracebacks and debuggers show the generated lines.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    guarded: Callable[..., Any] = namespace[contract.name.rpartition(".")[2]]
+    return functools.update_wrapper(guarded, body)
+
+
+def in_debug_mode() -> bool:
+    """Tell whether this context is in debug mode."""
+    return switch.current == "debug"
+
+
+class Enforcer:
+    """What a guard calls when a call is broken, or when debug mode wants to see everything."""
+
+    def __init__(self, contract: Contract[..., Any], body: Callable[..., Any]) -> None:
+        self.contract = contract
+        self.body = body
+        self.names = tuple(parameter.name for parameter in contract.parameters)
+
+    def refuse(self, *arguments: Any) -> NoReturn:
+        """Raise the error for a call that the guard refused."""
+        __tracebackhide__ = True
+        tiers = ALL_TIERS if in_debug_mode() else ("metadata",)
+        named = dict(zip(self.names, arguments, strict=True))
+        violations, bindings = diagnose(self.contract, named, tiers=tiers)
+        if not violations:
+            raise GuardMismatch(self.contract.name)
+        raise self.error(violations, bindings) from None
+
+    def refuse_result(self, result: Any, *arguments: Any) -> NoReturn:
+        """Raise the error for results that break the return annotation."""
+        __tracebackhide__ = True
+        named = dict(zip(self.names, arguments, strict=True))
+        violations, bindings = self.diagnose_result(result, named)
+        if not violations:
+            raise GuardMismatch(self.contract.name)
+        raise self.error(violations, bindings) from None
+
+    def error(self, violations: tuple[Violation, ...], bindings: dict[str, Any]) -> ContractError:
+        """Build the error: of the first violation, or of all of them in debug mode."""
+        shown = violations if in_debug_mode() else violations[:1]
+        kind = ContractTypeError if shown[0].facet == "type" else ContractError
+        return kind(self.contract.name, shown, bindings)
+
+    def diagnose_result(
+        self, result: Any, named: dict[str, Any]
+    ) -> tuple[tuple[Violation, ...], dict[str, Any]]:
+        """Look at the results of a call."""
+        outputs = result_items(self.contract, result)
+        if outputs is None:
+            slot = self.contract.returned.slots[0]
+            count = len(self.contract.returned.slots)
+            words = f"a tuple of {count} tensors"
+            actual = f"a {type(result).__name__}"
+            text = f"the result must be {words}: got {actual}."
+            return (Violation(text, None, "type", slot.parameter, words, actual),), {}
+        return diagnose(self.contract, named, results=outputs)
+
+    def debug_call(self, *arguments: Any) -> Any:
+        """Check everything, call the body, and check its results."""
+        named = self._checked(arguments)
+        result = self.body(*self._positional(arguments), **self._keywords(arguments))
+        self._check_result(result, named)
+        return result
+
+    async def debug_call_async(self, *arguments: Any) -> Any:
+        """The same for a coroutine function."""
+        named = self._checked(arguments)
+        result = await self.body(*self._positional(arguments), **self._keywords(arguments))
+        self._check_result(result, named)
+        return result
+
+    def _checked(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        named = dict(zip(self.names, arguments, strict=True))
+        violations, bindings = diagnose(self.contract, named, tiers=ALL_TIERS)
+        if violations:
+            raise self.error(violations, bindings)
+        return named
+
+    def _check_result(self, result: Any, named: dict[str, Any]) -> None:
+        if not self.contract.returned.slots:
+            return
+        violations, bindings = self.diagnose_result(result, named)
+        if violations and not self._returned_early(named):
+            raise self.error(violations, bindings)
+
+    def _returned_early(self, named: dict[str, Any]) -> bool:
+        from tensorpact.contracts.checker.examination import examine
+
+        return examine(self.contract, named).returns_early
+
+    def _positional(self, arguments: tuple[Any, ...]) -> list[Any]:
+        found: list[Any] = []
+        for parameter, value in zip(self.contract.parameters, arguments, strict=True):
+            if parameter.kind is parameter.kind.VAR_POSITIONAL:
+                found += value
+            elif parameter.kind in (
+                parameter.kind.POSITIONAL_ONLY,
+                parameter.kind.POSITIONAL_OR_KEYWORD,
+            ):
+                found.append(value)
+        return found
+
+    def _keywords(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for parameter, value in zip(self.contract.parameters, arguments, strict=True):
+            if parameter.kind is parameter.kind.VAR_KEYWORD:
+                found |= value
+            elif parameter.kind is parameter.kind.KEYWORD_ONLY:
+                found[parameter.name] = value
+        return found
+
+
+class GuardMismatch(AssertionError):
+    """The guard refused a call in which the diagnosis finds nothing wrong: a fault of tensorpact."""
+
+    def __init__(self, op: str) -> None:
+        super().__init__(
+            f"the guard of {op} refused a call that its contract allows; this is a fault in "
+            "tensorpact, please report it with the output of `tensorpact doctor`."
+        )
+
+
+def result_items(contract: Contract[..., Any], result: Any) -> tuple[Any, ...] | None:
+    """Split a result into one value for each output slot, or None where it has another form."""
+    if contract.returned.shape != "tuple":
+        return (result,)
+    fits = isinstance(result, tuple) and len(result) == len(contract.returned.slots)
+    return result if fits else None

@@ -1,0 +1,84 @@
+"""Does one tensor keep one facet? The words for it where it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tensorpact.contracts.checker import texts
+from tensorpact.contracts.checker.examination import Examination, Item, read
+from tensorpact.contracts.checker.sizes import visits_twice
+from tensorpact.contracts.language.binding import shape_index
+from tensorpact.contracts.language.dtypes import dtype_text
+from tensorpact.contracts.language.facets import (
+    Contiguous,
+    Facet,
+    Is,
+    LastDimContiguous,
+    Mutated,
+    NoAlias,
+    SameDevice,
+    SameDtype,
+    Strides,
+)
+from tensorpact.contracts.language.strides import parse_strides
+
+Words = tuple[str, str, str, str, str]
+
+
+def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
+    """Return (argument, expected, actual, text, origin) where a tensor breaks a facet."""
+    tensor: torch.Tensor = item.value
+    match facet:
+        case Contiguous():
+            return None if tensor.is_contiguous() else texts.wrong_layout(item, facet)
+        case LastDimContiguous():
+            fits = not item.shape or item.shape[-1] <= 1 or tensor.stride()[-1] == 1
+            return None if fits else texts.wrong_layout(item, facet)
+        case Strides():
+            return None if _strides_fit(found, item, facet) else texts.wrong_layout(item, facet)
+        case Mutated():
+            if not visits_twice(item.shape, tensor.stride()):
+                return None
+            return texts.written_twice(item)
+        case SameDtype(other):
+            wanted = _argument(found, other)
+            if wanted is None or tensor.dtype is wanted.dtype:
+                return None
+            return texts.wrong_dtype_of(item, other, dtype_text(wanted.dtype))
+        case SameDevice(other):
+            wanted = _argument(found, other)
+            if wanted is None or tensor.device == wanted.device:
+                return None
+            return texts.wrong_device_of(item, other, wanted.device)
+        case NoAlias():
+            for other in facet.parameters:
+                if found.arguments.get(other) is tensor:
+                    return texts.same_object(item, other)
+            return None
+        case Is(other):
+            wanted = found.arguments.get(other)
+            same = wanted is None or tensor is wanted
+            return None if same else texts.other_object(item, other)
+        case _:
+            return None
+
+
+def _argument(found: Examination, name: str) -> Any:
+    value = found.arguments.get(name)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _strides_fit(found: Examination, item: Item, facet: Strides) -> bool:
+    if not item.readable:
+        return True
+    strides = item.value.stride()
+    for position, stride in enumerate(parse_strides(facet.pattern)):
+        if stride is None:
+            continue
+        index = shape_index(item.slot, item.array or 0, position)
+        wanted = read(stride, found.values)
+        if wanted is not None and item.shape[index] > 1 and strides[index] != wanted:
+            return False
+    return True

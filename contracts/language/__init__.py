@@ -1,0 +1,1 @@
+"""The contract language: what an op promises, parsed once into plain data."""

@@ -1,0 +1,1 @@
+"""What the test suites and the demonstrations measure backends with."""
