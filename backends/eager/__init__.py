@@ -1,1 +1,5 @@
-"""Readable PyTorch references, one file per op family; every other backend is held to them."""
+"""The eager backend: the readable reference of every op, for any device and dtype."""
+
+from tensorpact.backends.eager import fused_kv, kda_packed, kda_replayssm
+
+__all__ = ["fused_kv", "kda_packed", "kda_replayssm"]

@@ -3,7 +3,12 @@
 import torch
 from torch import Tensor
 
+from tensorpact.backends.registry import implements
+from tensorpact.contracts import fused_kv as contracts
 
+
+@implements(contracts.fused_kv_materialize, backend="eager")
+@torch.no_grad()
 def fused_kv_materialize(
     kv: Tensor,
     k_norm_weight: Tensor,

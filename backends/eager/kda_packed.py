@@ -12,8 +12,12 @@ from tensorpact.backends.eager.kda_math import (
     to_value_heads,
     write_source_rows,
 )
+from tensorpact.backends.registry import implements
+from tensorpact.contracts import kda_packed as contracts
 
 
+@implements(contracts.kda_packed_decode, backend="eager")
+@torch.no_grad()
 def kda_packed_decode(
     mixed_qkv: Tensor,
     a: Tensor,

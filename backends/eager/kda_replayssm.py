@@ -13,8 +13,12 @@ from tensorpact.backends.eager.kda_math import (
     to_value_heads,
     write_source_rows,
 )
+from tensorpact.backends.registry import implements
+from tensorpact.contracts import kda_replayssm as contracts
 
 
+@implements(contracts.kda_replayssm_decode, backend="eager")
+@torch.no_grad()
 def kda_replayssm_decode(
     mixed_qkv: Tensor,
     a: Tensor,

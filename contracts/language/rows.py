@@ -158,8 +158,6 @@ def _facet_targets(parameter: str, word: str) -> list[Target]:
         raise ContractDefinitionError(
             f"unknown facet {word!r} of `{parameter}`.", hint=near_name_hint(word, ROW_FACETS)
         )
-    if word == "shape":
-        return [FacetTarget(parameter, part) for part in ("rank", "dims", "extent")]
     return [FacetTarget(parameter, word)]
 
 

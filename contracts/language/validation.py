@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from tensorpact.contracts.language.contract import Contract
 
 
+_SHAPE_FACETS = ("rank", "dims", "extent")
+"""What the word `shape` in an error row stands for."""
+
+
 def validate(contract: Contract[..., Any]) -> None:
     """Refuse a contract with a mistake in it.
 
@@ -105,7 +109,8 @@ def _matching(contract: Contract[..., Any], target: FacetTarget | RelationTarget
             if isinstance(check, RelationCheck) and same_condition(target, check.condition):
                 yield position
             continue
-        if check.facet != target.facet or target.parameter not in ("*", check.argument):
+        wanted = _SHAPE_FACETS if target.facet == "shape" else (target.facet,)
+        if check.facet not in wanted or target.parameter not in ("*", check.argument):
             continue
         if target.axes is not None and isinstance(check, AxisCheck):
             count = len(check.slot.arrays[check.array].axes)

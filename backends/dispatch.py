@@ -1,0 +1,189 @@
+"""From a valid call to the backend that runs it; a repeated call costs a dict look-up."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tensorpact.backends.choice import VARIABLE, choice
+from tensorpact.backends.errors import BackendUnavailableError
+from tensorpact.backends.registry import Implementation, registry
+from tensorpact.contracts.checker.examination import examine
+from tensorpact.contracts.checker.facts import build_facts
+from tensorpact.contracts.language.checks import device_anchor
+from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract
+from tensorpact.contracts.language.definition_error import near_name_hint
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One backend and what speaks against it; an empty list means that it can run."""
+
+    backend: str
+    priority: int
+    requirements: str
+    reasons: tuple[str, ...]
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the backend can run the call."""
+        return not self.reasons
+
+
+@dataclass(frozen=True)
+class DispatchReport:
+    """Why a backend was taken and the others passed over; print it."""
+
+    op: str
+    chosen: str | None
+    because: str
+    candidates: tuple[Candidate, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.op}: {self.chosen or 'no backend'} ({self.because})"]
+        for candidate in self.candidates:
+            if candidate.backend == self.chosen:
+                verdict = "taken"
+            elif candidate.eligible:
+                verdict = "passed over: it could run, but another one comes first"
+            else:
+                verdict = "passed over: " + "; ".join(candidate.reasons)
+            head = f"  {candidate.backend} (priority {candidate.priority})"
+            lines.append(f"{head}: {verdict}")
+        return "\n".join(lines)
+
+
+class Dispatcher:
+    """The choice of a backend for one op."""
+
+    def __init__(self, contract: Contract[..., Any]) -> None:
+        self.contract = contract
+        self.names = tuple(
+            p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS
+        )
+        self.cache: dict[Hashable, Callable[..., Any]] = {}
+        self.namespace: dict[str, Any] = {
+            "_choice": choice,
+            "_cache": self.cache,
+            "_choose": self.choose,
+        }
+        self.refresh()
+        registry.listen(contract, self.refresh)
+
+    def refresh(self) -> None:
+        """Forget earlier choices: the registered implementations have changed."""
+        found = registry.implementations(self.contract)
+        self.cache.clear()
+        self.namespace["_facts"] = build_facts(
+            self.contract,
+            device=any(i.requirements.devices or i.requirements.capability for i in found),
+            dtypes=sorted({name for i in found for name in i.requirements.dtypes}),
+            relations=[relation for i in found for relation in i.requirements.relations],
+        )
+
+    def function(self) -> Callable[..., Any]:
+        """Return the function that passes a valid call on to a backend."""
+        parameters = [p for p in self.contract.parameters if p.name in self.names]
+        received: list[str] = []
+        passed: list[str] = []
+        star = False
+        for parameter in parameters:
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                received += [] if star else ["*"]
+                star = True
+                passed.append(f"{parameter.name}={parameter.name}")
+            else:
+                passed.append(parameter.name)
+            received.append(parameter.name)
+        received += [] if star else ["*"]
+        names = ", ".join(self.names)
+        source = (
+            f"def dispatch({', '.join(received)}, backend=None):\n"
+            "    if _choice.maybe_named:\n"
+            "        backend = _choice.resolve(backend)\n"
+            f"    implementation = _cache.get((backend, _facts({names})))\n"
+            "    if implementation is None:\n"
+            f"        implementation = _choose(backend, {names})\n"
+            f"    return implementation({', '.join(passed)})\n"
+        )
+        exec(compile(source, f"<dispatch of {self.contract.name}>", "exec"), self.namespace)
+        dispatch: Callable[..., Any] = self.namespace["dispatch"]
+        return dispatch
+
+    def choose(self, backend: str | None, *arguments: Any) -> Callable[..., Any]:
+        """Choose a backend for a call and remember the choice.
+
+        Raises:
+            BackendUnavailableError: the named backend, or every backend, cannot run the call.
+        """
+        report = self.report(backend, arguments)
+        if report.chosen is None:
+            raise BackendUnavailableError(_refusal(report, backend))
+        implementation = next(
+            i for i in registry.implementations(self.contract) if i.backend == report.chosen
+        )
+        self.cache[(backend, self.namespace["_facts"](*arguments))] = implementation.function
+        return implementation.function
+
+    def report(self, backend: str | None, arguments: tuple[Any, ...]) -> DispatchReport:
+        """Say which backend a call would run on, and why."""
+        named = dict(zip(self.names, arguments, strict=True))
+        for parameter in self.contract.parameters:
+            named.setdefault(parameter.name, None)
+        call = examine(self.contract, named)
+        anchor = device_anchor(self.contract.slots)
+        value = named.get(anchor.parameter) if anchor is not None else None
+        device = value.device if isinstance(value, torch.Tensor) else None
+        found = registry.implementations(self.contract)
+        candidates = tuple(
+            Candidate(
+                i.backend,
+                i.priority,
+                i.requirements.describe(),
+                tuple(
+                    i.requirements.unmet_by_machine() or i.requirements.unmet_by_call(call, device)
+                ),
+            )
+            for i in found
+        )
+        eligible = [c.backend for c in candidates if c.eligible]
+        if backend is not None:
+            chosen = backend if backend in eligible else None
+            return DispatchReport(self.contract.name, chosen, f"named {backend!r}", candidates)
+        chosen = eligible[0] if eligible else None
+        because = "the highest priority among those that can run" if chosen else "none can run"
+        return DispatchReport(self.contract.name, chosen, because, candidates)
+
+
+def _refusal(report: DispatchReport, backend: str | None) -> str:
+    known = [candidate.backend for candidate in report.candidates]
+    if backend is None:
+        reasons = "; ".join(f"{c.backend}: {', '.join(c.reasons)}" for c in report.candidates)
+        return f"no backend can run {report.op}: {reasons or 'none is registered'}."
+    for candidate in report.candidates:
+        if candidate.backend == backend:
+            return (
+                f"backend {backend!r} cannot run this call of {report.op}: "
+                f"{'; '.join(candidate.reasons)}. It was named explicitly (by `backend=`, "
+                f"`use_backend` or {VARIABLE}), so no other one is tried."
+            )
+    hint = near_name_hint(backend, known)
+    return f"backend {backend!r} does not implement {report.op}. {hint}".rstrip()
+
+
+def implementation_of(contract: Contract[..., Any], backend: str) -> Implementation:
+    """Return one backend's implementation of an op.
+
+    Raises:
+        BackendUnavailableError: the backend does not implement the op.
+    """
+    found = registry.implementations(contract)
+    for implementation in found:
+        if implementation.backend == backend:
+            return implementation
+    hint = near_name_hint(backend, [i.backend for i in found])
+    raise BackendUnavailableError(f"backend {backend!r} does not implement {contract.name}. {hint}")

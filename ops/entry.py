@@ -1,0 +1,184 @@
+"""`op`: the decorator that puts a contract in front of a function, or of an op's backends."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from tensorpact.backends.dispatch import Dispatcher, DispatchReport
+from tensorpact.backends.registry import registry
+from tensorpact.contracts.checker.enforcement import enforce
+from tensorpact.contracts.checker.mode import switch
+from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract, build_contract
+from tensorpact.contracts.language.definition_error import ContractDefinitionError
+from tensorpact.contracts.language.rows import Condition, ErrorRow
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+
+class Op(Protocol[P, R_co]):
+    """An op: a plain function to callers and to Python, with its contract at hand.
+
+    Attributes:
+        contract: what the op promises.
+        unchecked: the same call without validation, for callers that have validated already.
+    """
+
+    @property
+    def __name__(self) -> str: ...
+    @property
+    def contract(self) -> Contract[P, R_co]: ...  # type: ignore[type-var]
+    @property
+    def unchecked(self) -> Callable[P, R_co]: ...
+    def explain_dispatch(self, *args: P.args, **kwargs: P.kwargs) -> DispatchReport:
+        """Say which backend a call would run on, and why the others are passed over."""
+        ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Op[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Op[Concatenate[S, Q], R_co], instance: S, owner: type | None = None, /
+    ) -> Callable[Q, R_co]: ...
+
+
+@overload
+def op(function: Callable[P, R], /) -> Op[P, R]: ...
+@overload
+def op(contract: Contract[P, R], /) -> Callable[[Callable[..., Any]], Op[P, R]]: ...
+@overload
+def op(
+    *,
+    let: Mapping[str, str] | None = None,
+    where: Iterable[str | Condition] = (),
+    errors: Iterable[ErrorRow] = (),
+    zero: Mapping[str, str] | None = None,
+    early_return: str | None = None,
+    anchors: Sequence[str] = (),
+    check_result: bool = True,
+) -> Callable[[Callable[P, R]], Op[P, R]]: ...
+def op(subject: Any = None, /, *, check_result: bool = True, **clauses: Any) -> Any:
+    """Make an op of a function: every call is held to its contract.
+
+    Three forms:
+
+    - `@op` on an annotated function: contract and body in one.
+    - `@op(where=[...], errors=[...], ...)`: the same, with the clauses of `contract`.
+    - `@op(some_contract)` on a function whose body is only a docstring: the call goes to the
+      backend that is registered for the contract; a function with a body of its own is run.
+
+    Results are held to the return annotation at every call where the op has a body of its own
+    (`check_result=False` leaves that to debug mode), and in debug mode where a backend computes
+    them.
+
+    Raises:
+        ContractDefinitionError: the contract is written wrongly, or does not fit the function.
+
+    >>> import torch
+    >>> from jaxtyping import Float
+    >>> @op
+    ... def halves(x: Float[torch.Tensor, "rows 2*half"]) -> Float[torch.Tensor, "rows half"]:
+    ...     return x[:, : x.shape[1] // 2] + x[:, x.shape[1] // 2 :]
+    >>> halves(torch.ones(3, 4)).shape
+    torch.Size([3, 2])
+    >>> halves(torch.ones(3, 5))
+    Traceback (most recent call last):
+        ...
+    tensorpact.contracts.checker.errors.ContractError: `x` must have shape [rows, 2*half]: no \
+whole half >= 1 makes 2*half equal to 5, the size of axis 1 in shape (3, 5).
+    """
+    names = dict(sys._getframe(1).f_locals)
+    if isinstance(subject, Contract):
+        if clauses:
+            raise ContractDefinitionError("the clauses belong to the contract that is given.")
+        return functools.partial(_op_of_contract, subject)
+    if subject is None:
+        return functools.partial(_op_of_function, names, check_result, clauses)
+    return _op_of_function(names, check_result, clauses, subject)
+
+
+def _op_of_function(
+    names: Mapping[str, Any], check_result: bool, clauses: Mapping[str, Any], function: Any
+) -> Any:
+    """Make an op of an annotated function; static and class methods keep their wrapping."""
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = _op_of_function(names, check_result, clauses, function.__func__)
+        return type(function)(inner)
+    if not inspect.isfunction(function):
+        raise ContractDefinitionError(
+            f"`op` decorates functions and takes contracts, not {type(function).__name__}."
+        )
+    contract = build_contract(function, names=names, **clauses)
+    return _finish(contract, function, function, check_result, None)
+
+
+def _op_of_contract(contract: Contract[..., Any], function: Callable[..., Any]) -> Any:
+    """Make the entry point of a contract that stands elsewhere."""
+    _refuse_other_names(contract, function)
+    if not _is_stub(function):
+        return _finish(contract, function, function, True, None)
+    registry.load()
+    dispatcher = Dispatcher(contract)
+    body = functools.update_wrapper(dispatcher.function(), function)
+    return _finish(contract, function, body, False, dispatcher)
+
+
+def _finish(
+    contract: Contract[..., Any],
+    function: Callable[..., Any],
+    body: Callable[..., Any],
+    check_result: bool,
+    dispatcher: Dispatcher | None,
+) -> Any:
+    entry: Any = body
+    if switch.start != "off":
+        entry = enforce(contract, body, check_result=check_result)
+    if function.__annotations__ == {} or function is not body:
+        entry.__signature__ = contract.signature
+    entry.contract = contract
+    entry.unchecked = body
+    entry.explain_dispatch = functools.partial(_explain, contract, dispatcher)
+    return entry
+
+
+def _explain(
+    contract: Contract[..., Any], dispatcher: Dispatcher | None, *args: Any, **kwargs: Any
+) -> DispatchReport:
+    bound = contract.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    if dispatcher is None:
+        return DispatchReport(contract.name, contract.name, "it has a body of its own", ())
+    from tensorpact.backends.choice import choice
+
+    backend = choice.resolve(bound.arguments.get("backend"))
+    return dispatcher.report(backend, tuple(bound.arguments[name] for name in dispatcher.names))
+
+
+def _is_stub(function: Callable[..., Any]) -> bool:
+    """Tell whether the body of a function is a docstring or `...` and nothing else."""
+
+    def stub() -> None:
+        """Only a docstring."""
+
+    return function.__code__.co_code == stub.__code__.co_code
+
+
+def _refuse_other_names(contract: Contract[..., Any], function: Callable[..., Any]) -> None:
+    """An entry point repeats the names of its contract's parameters, for the reader's sake."""
+    given = list(inspect.signature(function).parameters)
+    wanted = list(contract.signature.parameters)
+    optional = [name for name in wanted if name not in RESERVED_PARAMETERS]
+    if given not in (wanted, optional):
+        raise ContractDefinitionError(
+            f"the function takes ({', '.join(given)}), and its contract says "
+            f"({', '.join(wanted)}).",
+            place=f"{function.__module__}.{function.__qualname__}",
+        )
