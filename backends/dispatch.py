@@ -17,6 +17,7 @@ from tensorpact.contracts.checker.facts import build_facts
 from tensorpact.contracts.language.checks import device_anchor
 from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract
 from tensorpact.contracts.language.definition_error import near_name_hint
+from tensorpact.contracts.language.expression_parser import parse_expression
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,33 @@ class DispatchReport:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Option:
+    """One implementation, and what the facts of a call must be for it to run.
+
+    `allowed` pairs a position in the facts with the values it may have there.
+    """
+
+    implementation: Implementation
+    on_this_machine: bool
+    device_position: int | None
+    allowed: tuple[tuple[int, tuple[Hashable, ...]], ...]
+
+    def accepts(self, facts: tuple[Any, ...]) -> bool:
+        """Tell whether the implementation can run a call with these facts."""
+        if not self.on_this_machine:
+            return False
+        needs = self.implementation.requirements
+        if self.device_position is not None:
+            device = facts[self.device_position]
+            if needs.devices and device.type not in needs.devices:
+                return False
+            if needs.capability is not None and device.type == "cuda":
+                if capability_of(device.index or 0) < needs.capability:
+                    return False
+        return all(facts[position] in values for position, values in self.allowed)
+
+
 class Dispatcher:
     """The choice of a backend for one op."""
 
@@ -66,6 +94,7 @@ class Dispatcher:
             p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS
         )
         self.cache: dict[Hashable, Callable[..., Any]] = {}
+        self.options: tuple[Option, ...] = ()
         self.namespace: dict[str, Any] = {
             "_choice": choice,
             "_cache": self.cache,
@@ -77,12 +106,16 @@ class Dispatcher:
     def refresh(self) -> None:
         """Forget earlier choices: the registered implementations have changed."""
         found = registry.implementations(self.contract)
+        device = any(i.requirements.devices or i.requirements.capability for i in found)
+        dtypes = sorted({name for i in found for name in i.requirements.dtypes})
+        relations = list(dict.fromkeys(text for i in found for text in i.requirements.where))
+        self.options = tuple(_option(i, device, dtypes, relations) for i in found)
         self.cache.clear()
         self.namespace["_facts"] = build_facts(
             self.contract,
-            device=any(i.requirements.devices or i.requirements.capability for i in found),
-            dtypes=sorted({name for i in found for name in i.requirements.dtypes}),
-            relations=[relation for i in found for relation in i.requirements.relations],
+            device=device,
+            dtypes=dtypes,
+            relations=[parse_expression(text) for text in relations],
         )
 
     def function(self) -> Callable[..., Any]:
@@ -105,29 +138,31 @@ class Dispatcher:
             f"def dispatch({', '.join(received)}, backend=None):\n"
             "    if _choice.maybe_named:\n"
             "        backend = _choice.resolve(backend)\n"
-            f"    implementation = _cache.get((backend, _facts({names})))\n"
+            f"    key = (backend, _facts({names}))\n"
+            "    implementation = _cache.get(key)\n"
             "    if implementation is None:\n"
-            f"        implementation = _choose(backend, {names})\n"
+            f"        implementation = _choose(key, {names})\n"
             f"    return implementation({', '.join(passed)})\n"
         )
         exec(compile(source, f"<dispatch of {self.contract.name}>", "exec"), self.namespace)
         dispatch: Callable[..., Any] = self.namespace["dispatch"]
         return dispatch
 
-    def choose(self, backend: str | None, *arguments: Any) -> Callable[..., Any]:
-        """Choose a backend for a call and remember the choice.
+    def choose(
+        self, key: tuple[str | None, tuple[Any, ...]], *arguments: Any
+    ) -> Callable[..., Any]:
+        """Choose a backend for a call, by its facts alone, and remember the choice.
 
         Raises:
             BackendUnavailableError: the named backend, or every backend, cannot run the call.
         """
-        report = self.report(backend, arguments)
-        if report.chosen is None:
-            raise BackendUnavailableError(_refusal(report, backend))
-        implementation = next(
-            i for i in registry.implementations(self.contract) if i.backend == report.chosen
-        )
-        self.cache[(backend, self.namespace["_facts"](*arguments))] = implementation.function
-        return implementation.function
+        backend, facts = key
+        for option in self.options:
+            named = backend is None or option.implementation.backend == backend
+            if named and option.accepts(facts):
+                self.cache[key] = option.implementation.function
+                return option.implementation.function
+        raise BackendUnavailableError(_refusal(self.report(backend, arguments), backend))
 
     def report(self, backend: str | None, arguments: tuple[Any, ...]) -> DispatchReport:
         """Say which backend a call would run on, and why."""
@@ -157,6 +192,30 @@ class Dispatcher:
         chosen = eligible[0] if eligible else None
         because = "the highest priority among those that can run" if chosen else "none can run"
         return DispatchReport(self.contract.name, chosen, because, candidates)
+
+
+def _option(
+    implementation: Implementation, device: bool, dtypes: list[str], relations: list[str]
+) -> Option:
+    """Say where in the facts (device, dtypes, relations) an implementation's requirements stand."""
+    needs = implementation.requirements
+    allowed: list[tuple[int, tuple[Hashable, ...]]] = []
+    for position, name in enumerate(dtypes, start=int(device)):
+        if name in needs.dtypes:
+            # None stands for a tensor that was not passed.
+            allowed.append((position, (*needs.dtypes[name], None)))
+    for position, text in enumerate(relations, start=int(device) + len(dtypes)):
+        if text in needs.where:
+            allowed.append((position, (True, None)))
+    machine = not needs.unmet_by_machine()
+    wants_device = bool(needs.devices or needs.capability)
+    return Option(implementation, machine, 0 if wants_device else None, tuple(allowed))
+
+
+@torch.compiler.assume_constant_result
+def capability_of(index: int) -> tuple[int, int]:
+    """Return the compute capability of a CUDA device; a constant while compiling."""
+    return torch.cuda.get_device_capability(index)
 
 
 def _refusal(report: DispatchReport, backend: str | None) -> str:

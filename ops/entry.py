@@ -117,23 +117,25 @@ def _op_of_function(
             f"`op` decorates functions and takes contracts, not {type(function).__name__}."
         )
     contract = build_contract(function, names=names, **clauses)
-    return _finish(contract, function, function, check_result, None)
+    return _finish(contract, function, check_result, None)
 
 
 def _op_of_contract(contract: Contract[..., Any], function: Callable[..., Any]) -> Any:
     """Make the entry point of a contract that stands elsewhere."""
     _refuse_other_names(contract, function)
-    if not _is_stub(function):
-        return _finish(contract, function, function, True, None)
-    registry.load()
-    dispatcher = Dispatcher(contract)
-    body = functools.update_wrapper(dispatcher.function(), function)
-    return _finish(contract, function, body, False, dispatcher)
+    if _is_stub(function):
+        registry.load()
+        dispatcher = Dispatcher(contract)
+        body = functools.update_wrapper(dispatcher.function(), function)
+        entry = _finish(contract, body, False, dispatcher)
+    else:
+        entry = _finish(contract, function, True, None)
+    entry.__signature__ = contract.signature
+    return entry
 
 
 def _finish(
     contract: Contract[..., Any],
-    function: Callable[..., Any],
     body: Callable[..., Any],
     check_result: bool,
     dispatcher: Dispatcher | None,
@@ -141,8 +143,6 @@ def _finish(
     entry: Any = body
     if switch.start != "off":
         entry = enforce(contract, body, check_result=check_result)
-    if function.__annotations__ == {} or function is not body:
-        entry.__signature__ = contract.signature
     entry.contract = contract
     entry.unchecked = body
     entry.explain_dispatch = functools.partial(_explain, contract, dispatcher)
