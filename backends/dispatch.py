@@ -120,18 +120,23 @@ class Dispatcher:
 
     def function(self) -> Callable[..., Any]:
         """Return the function that passes a valid call on to a backend."""
-        parameters = [p for p in self.contract.parameters if p.name in self.names]
         received: list[str] = []
         passed: list[str] = []
         star = False
-        for parameter in parameters:
+        for parameter in self.contract.parameters:
+            if parameter.name not in self.names:
+                continue
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 received += [] if star else ["*"]
                 star = True
                 passed.append(f"{parameter.name}={parameter.name}")
             else:
                 passed.append(parameter.name)
-            received.append(parameter.name)
+            if parameter.has_default:
+                self.namespace[f"_default_{parameter.name}"] = parameter.default
+                received.append(f"{parameter.name}=_default_{parameter.name}")
+            else:
+                received.append(parameter.name)
         received += [] if star else ["*"]
         names = ", ".join(self.names)
         source = (
@@ -212,10 +217,15 @@ def _option(
     return Option(implementation, machine, 0 if wants_device else None, tuple(allowed))
 
 
-@torch.compiler.assume_constant_result
-def capability_of(index: int) -> tuple[int, int]:
-    """Return the compute capability of a CUDA device; a constant while compiling."""
+def _read_capability(index: int) -> tuple[int, int]:
+    """Return the compute capability of a CUDA device."""
     return torch.cuda.get_device_capability(index)
+
+
+capability_of: Callable[[int], tuple[int, int]] = torch.compiler.assume_constant_result(
+    _read_capability
+)
+"""Return the compute capability of a CUDA device; a constant while compiling."""
 
 
 def _refusal(report: DispatchReport, backend: str | None) -> str:

@@ -46,6 +46,13 @@ class Requirements:
             reasons.append(f"the package `{self.package}` is not installed")
         if self.devices and not any(_device_exists(kind) for kind in self.devices):
             reasons.append(f"this machine has no {' or '.join(self.devices)} device")
+        elif self.devices == ("cuda",) and self.capability is not None:
+            found = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+            if found and max(found) < self.capability:
+                reasons.append(
+                    f"it needs compute capability {_dotted(self.capability)}, and the best device "
+                    f"here has {_dotted(max(found))}"
+                )
         return reasons
 
     def unmet_by_call(self, call: Examination, device: torch.device | None) -> list[str]:

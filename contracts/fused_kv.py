@@ -52,8 +52,7 @@ _EXPECTED = "{(n_layers, total_ctx, num_kv_heads, head_dim)}"
         ),
         raises(
             "invalid-fused-kv-rotary-head-dim-pair-rotary-dim",
-            "Invalid fused KV rotary/head dim pair: "
-            "rotary_dim={rotary_dim}, head_dim={head_dim}.",
+            "Invalid fused KV rotary/head dim pair: rotary_dim={rotary_dim}, head_dim={head_dim}.",
             unless="rotary_dim > 0 and rotary_dim <= head_dim and rotary_dim % 2 == 0",
             cause="the rotary channels are an even number of the head's leading channels.",
             fix="pass an even rotary_dim from 2 to head_dim.",
@@ -155,7 +154,8 @@ _EXPECTED = "{(n_layers, total_ctx, num_kv_heads, head_dim)}"
         ),
         raises(
             "fused-kv-outputs-overlap",
-            "`{argument}` of fused KV materialization must be {expected}: got {actual}.",
+            "`{argument}` of fused KV materialization must not share memory: expected {expected}, "
+            "got {actual}.",
             unless=["*: alias", "*: mutated"],
             cause="two results, or a result and an input, would be written over each other.",
             fix="pass separate tensors, or none, for k_out and v_out.",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tensorpact.contracts.language.rows import ErrorRow, raises
 
-_FLATTENED = "call `.contiguous()` on it before the call"
+_SHAPES = {
+    "mixed_qkv": "[batch, 2*H*K + HV*V]",
+    "a": "[batch, HV*K]",
+    "b": "[batch, HV]",
+    "A_log": "[HV]",
+    "dt_bias": "[HV*K]",
+}
 
 
 def rank_rows(inputs: tuple[str, ...]) -> tuple[ErrorRow, ...]:
@@ -12,12 +18,14 @@ def rank_rows(inputs: tuple[str, ...]) -> tuple[ErrorRow, ...]:
     rows = [
         raises(
             f"kda-{name.lower().replace('_', '-')}-rank-layout",
-            f"KDA `{name}` must have {{expected}} and a contiguous last axis: got {{actual}}."
-            if name != "ssm_state_indices"
-            else "KDA `ssm_state_indices` must be a 1D tensor: got {actual}.",
-            unless=f"{name}: rank" if name == "ssm_state_indices" else f"{name}: rank layout",
-            cause=f"`{name}` is another tensor, or a view the kernel cannot read row by row.",
-            fix=f"check the order of the arguments; if `{name}` is a strided view, {_FLATTENED}.",
+            f"KDA `{name}` must be {_SHAPES[name]} with a contiguous last axis: got {{actual}}."
+            if name in _SHAPES
+            else f"KDA `{name}` must be a 1D tensor: got {{actual}}.",
+            unless=f"{name}: rank layout" if name in _SHAPES else f"{name}: rank",
+            cause=f"`{name}` has other axes than the op reads, or is a view whose rows are not "
+            "dense.",
+            fix=f"pass `{name}` as {_SHAPES.get(name, '[batch]')}, with `.contiguous()` where it "
+            "is a strided view.",
         )
         for name in inputs
     ]
@@ -45,7 +53,7 @@ def size_rows(gate: str, bias: str) -> tuple[ErrorRow, ...]:
     return (
         raises(
             "kda-batch-sizes",
-            "KDA inputs must agree on the batch size: `{argument}` has shape {actual}, "
+            "KDA inputs must agree on the batch size: `{argument}` has {actual}, "
             "`mixed_qkv` has {batch} rows.",
             unless=[f"{n}: dims[0]" for n in ("a", "b", "ssm_state_indices", "out")],
             cause="the rows of one tensor were sliced and those of another were not.",
@@ -106,7 +114,7 @@ def size_rows(gate: str, bias: str) -> tuple[ErrorRow, ...]:
         raises(
             "kda-query-width",
             "KDA `mixed_qkv` has {mixed_qkv.shape[1] - HV * V} values a row for q and k, which is "
-            "no multiple of 2*K = {2 * K}.",
+            "no positive multiple of 2*K = {2 * K}.",
             unless="mixed_qkv: dims[1]",
             cause="q and k have H heads of K channels each; this width gives no whole H.",
             fix="check K against the state's last axis, and the order q | k | v.",
@@ -122,7 +130,7 @@ def size_rows(gate: str, bias: str) -> tuple[ErrorRow, ...]:
 
 
 def stricter_rows(dtypes: tuple[str, ...]) -> tuple[ErrorRow, ...]:
-    """What the first implementations of these ops did not look at."""
+    """Return what the first implementations of these ops did not look at."""
     return (
         raises(
             "kda-index-dtype",
@@ -147,7 +155,7 @@ def stricter_rows(dtypes: tuple[str, ...]) -> tuple[ErrorRow, ...]:
         ),
         raises(
             "kda-outputs-overlap",
-            "KDA `{argument}` must be {expected}: got {actual}.",
+            "KDA `{argument}` must not share memory: expected {expected}, got {actual}.",
             unless=["*: alias", "*: mutated"],
             cause="something that is written shares memory with something else that is used.",
             fix="pass separate tensors.",

@@ -19,11 +19,10 @@ from tensorpact.contracts.language.rows import Condition, ErrorRow
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 
 
-class Op(Protocol[P, R_co]):
+class Op(Protocol[P, R]):
     """An op: a plain function to callers and to Python, with its contract at hand.
 
     Attributes:
@@ -34,20 +33,20 @@ class Op(Protocol[P, R_co]):
     @property
     def __name__(self) -> str: ...
     @property
-    def contract(self) -> Contract[P, R_co]: ...  # type: ignore[type-var]
+    def contract(self) -> Contract[P, R]: ...
     @property
-    def unchecked(self) -> Callable[P, R_co]: ...
+    def unchecked(self) -> Callable[P, R]: ...
     def explain_dispatch(self, *args: P.args, **kwargs: P.kwargs) -> DispatchReport:
         """Say which backend a call would run on, and why the others are passed over."""
         ...
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
-    def __get__(self, instance: None, owner: type, /) -> Op[P, R_co]: ...
+    def __get__(self, instance: None, owner: type, /) -> Op[P, R]: ...
     @overload
     def __get__(
-        self: Op[Concatenate[S, Q], R_co], instance: S, owner: type | None = None, /
-    ) -> Callable[Q, R_co]: ...
+        self: Op[Concatenate[S, Q], R], instance: S, owner: type | None = None, /
+    ) -> Callable[Q, R]: ...
 
 
 @overload
@@ -172,7 +171,7 @@ def _is_stub(function: Callable[..., Any]) -> bool:
 
 
 def _refuse_other_names(contract: Contract[..., Any], function: Callable[..., Any]) -> None:
-    """An entry point repeats the names of its contract's parameters, for the reader's sake."""
+    """Refuse an entry point that does not repeat the names of its contract's parameters."""
     given = list(inspect.signature(function).parameters)
     wanted = list(contract.signature.parameters)
     optional = [name for name in wanted if name not in RESERVED_PARAMETERS]

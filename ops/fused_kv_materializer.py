@@ -43,8 +43,10 @@ class FusedKVMaterializer:
             value is read (no synchronisation); without it the largest position is read each call.
 
     Raises:
-        ValueError: no layers, or layers that differ in head count, head dim or RoPE settings.
-        NotImplementedError: RoPE that pairs neighbouring channels (not neox-style).
+        ValueError: no layers, layers that differ in head count, head dim or RoPE settings, or
+            weights of another shape than these.
+        NotImplementedError: RoPE that pairs neighbouring channels (not neox-style), or a
+            projection with a bias.
         RuntimeError: the RoPE cache is too short for `max_position_hint`.
     """
 
@@ -76,9 +78,14 @@ class FusedKVMaterializer:
             )
         if not layers:
             raise ValueError("Fused KV materialization needs at least one layer: got none.")
-        for index, layer in enumerate(layers):
-            self._refuse_other_settings(index, layer.self_attn)
-        self._stack_weights([layer.self_attn for layer in layers])
+        attentions = [layer.self_attn for layer in layers]
+        for index, attention in enumerate(attentions):
+            self._refuse_other_settings(index, attention)
+        self.hidden_size = int(attentions[0].qkv_proj.weight.shape[-1])
+        for index, attention in enumerate(attentions):
+            self._refuse_other_weights(index, attention)
+        self._stack_weights(attentions)
+        self.device = self.kv_weight.device  # with its index, which "cuda" alone leaves open
         self.max_position_hint = max_position_hint
         self._workspace = _Workspace()
         if max_position_hint is not None:
@@ -109,14 +116,17 @@ class FusedKVMaterializer:
         total_ctx = ctx_hidden.shape[0]
         if total_ctx == 0:
             return
-        flat_positions = positions.reshape(-1)
+        # A copy to the host must be awaited: the data is read here, not by work queued behind it.
+        non_blocking = self.device.type != "cpu"
+        # int64 before the maximum, which torch lacks for the wider unsigned types.
+        flat_positions = positions.reshape(-1).to(torch.int64)
         if self.max_position_hint is not None:
             largest = max(self.max_position_hint - 1, 0)
         else:
             largest = int(flat_positions.max())
         cos_sin_cache = self._rope_cache(largest)
-        flat_positions = flat_positions.to(self.device, torch.int64, non_blocking=True)
-        hidden = ctx_hidden.to(self.device, self.kv_weight.dtype, non_blocking=True)
+        flat_positions = flat_positions.to(self.device, non_blocking=non_blocking).contiguous()
+        hidden = ctx_hidden.to(self.device, self.kv_weight.dtype, non_blocking=non_blocking)
 
         projected, k_out, v_out = self._workspace.take(self, total_ctx)
         with torch.no_grad():
@@ -140,11 +150,13 @@ class FusedKVMaterializer:
         wanted = {
             "num_kv_heads": self.num_kv_heads,
             "head_dim": self.head_dim,
+            "kv_size": self.kv_size,
             "RoPE settings (rotary_dim, neox-style)": (self.rotary_dim, True),
         }
         given = {
             "num_kv_heads": int(attention.num_kv_heads),
             "head_dim": int(attention.head_dim),
+            "kv_size": int(attention.kv_size),
             "RoPE settings (rotary_dim, neox-style)": _rope_settings(
                 attention.rotary_emb, self.head_dim
             ),
@@ -154,6 +166,23 @@ class FusedKVMaterializer:
                 raise ValueError(
                     f"The layers of fused KV materialization must share their {what}: "
                     f"layer {index} has {given[what]}, expected {value}."
+                )
+
+    def _refuse_other_weights(self, index: int, attention: Any) -> None:
+        if getattr(attention.qkv_proj, "bias", None) is not None:
+            raise NotImplementedError(
+                "Fused KV materialization projects without a bias: "
+                f"qkv_proj of layer {index} has one."
+            )
+        rows = int(attention.q_size) + 2 * self.kv_size
+        for name, weight, expected in (
+            ("qkv_proj.weight", attention.qkv_proj.weight, (rows, self.hidden_size)),
+            ("k_norm.weight", attention.k_norm.weight, (self.head_dim,)),
+        ):
+            if tuple(weight.shape) != expected:
+                raise ValueError(
+                    f"Layer {index} of fused KV materialization has a wrong {name}: "
+                    f"got shape {tuple(weight.shape)}, expected {expected}."
                 )
 
     def _stack_weights(self, attentions: Sequence[Any]) -> None:
@@ -169,7 +198,6 @@ class FusedKVMaterializer:
             self.k_norm_weight = torch.stack(norms).to(self.device).contiguous()
         epsilons = [float(attention.k_norm.variance_epsilon) for attention in attentions]
         self.eps = torch.tensor(epsilons, dtype=torch.float32, device=self.device)
-        self.hidden_size = int(self.kv_weight.shape[0])
 
     def _rope_cache(self, largest: int) -> Tensor:
         """Return the cos/sin cache, grown by its owner if it is too short."""
@@ -198,15 +226,21 @@ class _Workspace:
     def take(self, owner: FusedKVMaterializer, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the buffers cut to a number of tokens."""
         if tokens > self.capacity:
-            self.capacity = max(tokens, 2 * self.capacity)
-            like = {"dtype": owner.kv_weight.dtype, "device": owner.device}
-            shape = (owner.n_layers, self.capacity, owner.num_kv_heads, owner.head_dim)
-            self.projected = torch.empty(
-                self.capacity, owner.n_layers * 2 * owner.kv_size, **like
-            )
-            self.keys = torch.empty(shape, **like)
-            self.values = torch.empty(shape, **like)
+            self._grow(owner, max(tokens, 2 * self.capacity))
         return self.projected[:tokens], self.keys[:, :tokens], self.values[:, :tokens]
+
+    def _grow(self, owner: FusedKVMaterializer, capacity: int) -> None:
+        # Nothing is kept of a growth that runs out of memory, so that a smaller call still works.
+        self.capacity = 0
+        self.projected = self.keys = self.values = torch.empty(0)
+        like = owner.kv_weight
+        shape = (owner.n_layers, capacity, owner.num_kv_heads, owner.head_dim)
+        # A tensor made in inference mode could not be written outside of it by a later call.
+        with torch.inference_mode(False):
+            self.projected = like.new_empty(capacity, owner.n_layers * 2 * owner.kv_size)
+            self.keys = like.new_empty(shape)
+            self.values = like.new_empty(shape)
+        self.capacity = capacity
 
 
 def _rope_settings(rotary_emb: Any, head_dim: int) -> tuple[int, bool]:

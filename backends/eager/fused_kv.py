@@ -34,7 +34,7 @@ def fused_kv_materialize(
         k_norm_weight: `[n_layers, head_dim]`, RMSNorm weight of each layer.
         eps: `[n_layers]`, added to the mean of squares of each layer.
         cos_sin_cache: `[max_pos, rotary_dim]`, cosines in the first half, sines in the second.
-        positions: `[total_ctx]`, rows of `cos_sin_cache`, any integer dtype.
+        positions: `[total_ctx]`, rows of `cos_sin_cache`, any integer dtype, on any device.
         num_kv_heads: heads of K and of V.
         head_dim: channels of a head.
         rotary_dim: leading channels that are rotated; even, at most `head_dim`.
@@ -55,7 +55,8 @@ def fused_kv_materialize(
     keys, values = per_head.unbind(0)  # each [n_layers, total_ctx, num_kv_heads, head_dim]
     normed = _rms_norm(keys.to(compute_dtype), k_norm_weight.to(compute_dtype), eps)
     # index_select refuses a negative position, which plain indexing would take from the end.
-    cos_sin = cos_sin_cache.index_select(0, positions.to(torch.int64)).to(compute_dtype)
+    rows = positions.to(cos_sin_cache.device, torch.int64)
+    cos_sin = cos_sin_cache.index_select(0, rows).to(compute_dtype)
     rotated = _rotate_first_channels(normed, cos_sin, rotary_dim)
 
     k = kv.new_empty(out_shape) if k_out is None else k_out

@@ -7,32 +7,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorpact.contracts.checker.axes_code import (
-    covered,
     rank_mismatch,
     shape_mismatches,
     whole_shape,
 )
-from tensorpact.contracts.checker.code import Writer, joined, needed_names
+from tensorpact.contracts.checker.code import Writer, joined
+from tensorpact.contracts.checker.dims_code import DimsCode
 from tensorpact.contracts.checker.facets_code import FacetsCode
 from tensorpact.contracts.checker.scope import Scope
-from tensorpact.contracts.checker.sizes import broadcast_sizes
-from tensorpact.contracts.checker.types_code import array_types
-from tensorpact.contracts.language.binding import (
-    Binding,
-    FromAxes,
-    FromAxis,
-    FromBroadcast,
-    FromLet,
-    FromOne,
-    FromParameter,
-    FromSolving,
-    Source,
-    slots_of,
-)
+from tensorpact.contracts.checker.types_code import array_types, kind_test
+from tensorpact.contracts.language.binding import Binding
 from tensorpact.contracts.language.checks import ExtentCheck
 from tensorpact.contracts.language.contract import Contract
-from tensorpact.contracts.language.dims import Named
-from tensorpact.contracts.language.expression import Binary, Expression, Name, names_in
+from tensorpact.contracts.language.expression import Expression, names_in
 from tensorpact.contracts.language.parameters import Slot
 
 
@@ -56,8 +43,8 @@ class ChecksCode:
         self.slots = contract.returned.slots if results else contract.slots
         self.bindings = contract.output_bindings if results else contract.bindings
         self.opened: set[str] = set()
-        self.bound: set[str] = {b.name for b in contract.bindings} if results else set()
         self.chosen: set[str] = set()
+        self.dims = DimsCode(self)
 
     def refuse_if(self, conditions: Iterable[str]) -> None:
         """Write one test that refuses the call where any of the conditions holds."""
@@ -75,6 +62,8 @@ class ChecksCode:
         """Return the condition under which a slot holds a tensor, or None for always."""
         value = self.scope.value(slot)
         if slot.other_types:
+            if slot.repeated is not None:
+                return kind_test(value, slot.repeated, self.scope)
             return joined(array_types(value, slot, self.scope), "or")
         return f"{value} is not None" if slot.optional else None
 
@@ -84,9 +73,16 @@ class ChecksCode:
             if slot.path:
                 owner = next(p for p in self.contract.parameters if p.name == slot.parameter)
                 item = f"{slot.parameter}[{slot.path[0]}]"
-                if owner.optional:
+                if owner.other_hints or owner.scalars:
+                    present = kind_test(slot.parameter, tuple, self.scope)
+                    item = f"{item} if {present} else None"
+                elif owner.optional:
                     item = f"{item} if {slot.parameter} is not None else None"
                 self.writer.write(f"{self.scope.value(slot)} = {item}")
+
+    def bind(self, binding: Binding) -> None:
+        """Write the code that gives a dim its value."""
+        self.dims.bind(binding)
 
     def write_for_early_return(self, condition: Expression) -> None:
         """Write what the condition of an early return needs, and nothing more."""
@@ -94,15 +90,14 @@ class ChecksCode:
             for binding in self.bindings:
                 if binding.name == name:
                     self.bind(binding)
+        before = [self.contract.checks[i] for i in self.contract.before_early_return]
+        self.dims.write_extents({c.name for c in before if isinstance(c, ExtentCheck)})
 
     def write_everything(self) -> None:
         """Write every check of the slots that is not written yet."""
-        for slot in self.slots:
-            if self._opens_early(slot):
-                self.open(slot)
         for binding in self.bindings:
-            if binding.name not in self.bound:
-                self.bind(binding)
+            self.bind(binding)
+        self.dims.write_extents()
         for slot in self.slots:
             self.open(slot)
             self.write_shape(slot)
@@ -112,9 +107,6 @@ class ChecksCode:
             facets.write_facets(slot)
         if not self.results:
             facets.write_relations()
-
-    def _opens_early(self, slot: Slot) -> bool:
-        return any(slot in slots_of(source) for b in self.bindings for source in b.sources)
 
     # Ranks and dtypes
 
@@ -126,11 +118,8 @@ class ChecksCode:
         value = self.scope.value(slot)
         if slot.is_output:
             self._write_output_type(slot, value)
-        elif slot.path and not slot.repeated:
-            missing = joined(array_types(value, slot, self.scope), "or")
-            optional = f"{value} is not None and " if slot.optional else ""
-            if not slot.other_types:
-                self.refuse_if([f"{optional}not ({missing})"])
+        elif slot.path and not slot.other_types:
+            self._write_item_type(slot, value)
         with self.where_present(slot):
             if slot.repeated is not None:
                 with self.writer.block(f"for {self.item(slot)} in {value}:"):
@@ -141,191 +130,68 @@ class ChecksCode:
                 self._write_rank_and_dtype(slot, value)
 
     def _write_output_type(self, slot: Slot, value: str) -> None:
-        allowed = array_types(value, slot, self.scope)
+        if slot.other_types:
+            return
+        allowed = [f"{value} is None"] if slot.optional else []
+        allowed += self._kinds(slot, value)
+        self.refuse_if([f"not ({joined(allowed, 'or')})"])
+
+    def _write_item_type(self, slot: Slot, value: str) -> None:
+        missing = f"not ({joined(self._kinds(slot, value), 'or')})"
+        self.refuse_if([f"{value} is not None and {missing}" if slot.optional else missing])
+
+    def _kinds(self, slot: Slot, value: str) -> list[str]:
         if slot.repeated is not None:
-            allowed = [f"isinstance({value}, {slot.repeated.__name__})"]
-            self.scope.constant(slot.repeated.__name__, slot.repeated)
-        if slot.optional:
-            allowed.insert(0, f"{value} is None")
-        if not slot.other_types:
-            self.refuse_if([f"not ({joined(allowed, 'or')})"])
+            return [kind_test(value, slot.repeated, self.scope)]
+        return array_types(value, slot, self.scope)
 
     def _write_rank_and_dtype(self, slot: Slot, value: str) -> None:
         conditions: list[str] = []
-        if self.scope.needs_shape(slot):
+        if self.scope.keeps_shape(slot):
             self.writer.write(f"{self.shape(slot)} = {value}.shape")
-            if len(slot.arrays) == 1 and not self.scope.compares_whole_shape(slot):
-                conditions += filter(None, [rank_mismatch(slot, 0, self.shape(slot))])
-        if self._one_dtype_set(slot) and slot.arrays[0].dtypes is not None:
-            spec = slot.arrays[0]
-            conditions.append(self.scope.dtype_mismatch(value, spec.dtypes, spec.dtype_name))  # type: ignore[arg-type]
+        if self._checks_rank(slot):
+            conditions += filter(None, [rank_mismatch(self.scope, slot, 0, self.shape(slot))])
+        spec = slot.arrays[0]
+        if self.one_dtype_set(slot) and spec.dtypes is not None:
+            conditions.append(self.scope.dtype_mismatch(value, spec.dtypes, spec.dtype_name))
         self.refuse_if(conditions)
 
+    def _checks_rank(self, slot: Slot) -> bool:
+        """Tell whether the rank is looked at by itself: nothing that follows implies it."""
+        if len(slot.arrays) > 1 or self.dims.unpacks(slot):
+            return False
+        if slot.repeated or self.contract.early_return is not None:
+            return True
+        return whole_shape(self.scope, slot, 0) is None
+
     @staticmethod
-    def _one_dtype_set(slot: Slot) -> bool:
+    def one_dtype_set(slot: Slot) -> bool:
+        """Tell whether all alternatives take the same dtypes."""
         return len({array.dtypes for array in slot.arrays}) == 1
 
     def shape(self, slot: Slot) -> str:
         """Return the variable (or the read) of a slot's shape."""
-        if self.scope.needs_shape(slot):
+        if self.scope.keeps_shape(slot):
             owner = self.item(slot) if slot.repeated else self.scope.value(slot)
-            return f"{owner}_shape"
+            return self.scope.shape(owner)
         return f"{self.scope.value(slot)}.shape"
 
     def item(self, slot: Slot) -> str:
         """Return the loop variable over a list of tensors."""
-        return f"{self.scope.value(slot)}_item"
-
-    # Dims
-
-    def bind(self, binding: Binding) -> None:
-        """Write the code that gives a dim its value, and the check that it is at least 1."""
-        if binding.name in self.bound:
-            return
-        for needed in self._needed_first(binding):
-            self.bind(needed)
-        for source in binding.sources:
-            for slot in slots_of(source):
-                self.open(slot)
-                self.choose_alternative(slot)
-            if source.settles:
-                break
-        variable = self.scope.locals.spell(binding.name)
-        self._write_sources(binding, variable)
-        self.bound.add(binding.name)
-        checked = any(
-            isinstance(c, ExtentCheck) and c.name == binding.name for c in self.contract.checks
-        )
-        if checked and not self.results:
-            present = [] if binding.always else [f"{variable} is not None"]
-            self.refuse_if([joined([*present, f"{variable} < 1"], "and")])
-
-    def _needed_first(self, binding: Binding) -> list[Binding]:
-        names: set[str] = set()
-        for source in binding.sources:
-            if isinstance(source, FromLet):
-                names |= needed_names(source.expression)
-            elif isinstance(source, FromSolving):
-                names |= needed_names(source.factor) | needed_names(source.rest)
-        return [b for b in self.bindings if b.name in names and b.name != binding.name]
-
-    def _write_sources(self, binding: Binding, variable: str) -> None:
-        depth = self.writer.depth
-        for source in binding.sources:
-            if isinstance(source, FromParameter):
-                break
-            condition = self._source_condition(source)
-            if condition is not None:
-                self.writer.write(f"if {condition}:")
-                self.writer.depth += 1
-                self._write_source(source, variable)
-                self.writer.depth -= 1
-                self.writer.write("else:")
-                self.writer.depth += 1
-                continue
-            self._write_source(source, variable)
-            break
-        else:
-            self.writer.write(f"{variable} = None")
-        self.writer.depth = depth
-
-    def _source_condition(self, source: Source) -> str | None:
-        """Return the condition under which a source is there, or None for always."""
-        match source:
-            case FromAxis(slot, array, _, soft):
-                parts = self._slot_condition(slot, array)
-                if soft:
-                    parts.append(f"{self._first_shape(slot)}[{source.index}] != 1")
-                return joined(parts, "and") if parts else None
-            case FromAxes(slot, array, _):
-                parts = self._slot_condition(slot, array)
-                return joined(parts, "and") if parts else None
-            case FromSolving(slot, array, _, factor, rest):
-                parts = self._slot_condition(slot, array)
-                parts += self.scope.locals.presence(Binary("+", factor, rest))
-                return joined(parts, "and") if parts else None
-            case FromOne(sources):
-                parts = [self._slot_condition(s.slot, s.array) for s in sources]
-                return None if any(not p for p in parts) else joined(
-                    [joined(p, "and") for p in parts], "or"
-                )
-            case FromBroadcast(pieces):
-                parts = [self._slot_condition(p.slot, p.array) for p in pieces]
-                return None if any(not p for p in parts) else joined(
-                    [joined(p, "and") for p in parts], "or"
-                )
-            case FromLet(expression):
-                presence = self.scope.locals.presence(expression)
-                return joined(presence, "and") if presence else None
-            case FromParameter():
-                return None
-
-    def _slot_condition(self, slot: Slot, array: int) -> list[str]:
-        value = self.scope.value(slot)
-        parts = [p for p in [self.presence(slot)] if p]
-        if slot.repeated:
-            parts.append(f"len({value}) > 0")
-            if len(slot.arrays) > 1:
-                parts.append(f"len({value}[0].shape) == {len(slot.arrays[array].axes)}")
-        elif len(slot.arrays) > 1:
-            parts.append(f"{self.choice(slot)} == {array}")
-        return parts
-
-    def _first_shape(self, slot: Slot) -> str:
-        return f"{self.scope.value(slot)}[0].shape" if slot.repeated else self.shape(slot)
-
-    def _write_source(self, source: Source, variable: str) -> None:
-        write = self.writer.write
-        match source:
-            case FromAxis(slot, _, _, _):
-                write(f"{variable} = {self._first_shape(slot)}[{source.index}]")
-            case FromAxes(slot, array, position):
-                write(f"{variable} = {covered(slot, array, position, self._first_shape(slot))}")
-            case FromOne():
-                write(f"{variable} = 1")
-            case FromBroadcast(pieces):
-                self._write_broadcast(pieces, variable)
-            case FromLet(expression):
-                write(f"{variable} = {self.scope.locals.expression(expression)}")
-            case FromSolving(slot, _, _, factor, rest):
-                self._write_solution(source, variable, factor, rest)
-            case FromParameter():
-                pass
-
-    def _write_broadcast(self, pieces: tuple[FromAxes, ...], variable: str) -> None:
-        self.scope.constant("broadcast_sizes", broadcast_sizes)
-        parts = []
-        for piece in pieces:
-            part = covered(piece.slot, piece.array, piece.axis, self._first_shape(piece.slot))
-            condition = self._slot_condition(piece.slot, piece.array)
-            parts.append(f"({part} if {joined(condition, 'and')} else ())" if condition else part)
-        self.writer.write(f"{variable} = broadcast_sizes({', '.join(parts)})")
-        self.refuse_if([f"{variable} is None"])
-
-    def _write_solution(
-        self, source: FromSolving, variable: str, factor: Expression, rest: Expression
-    ) -> None:
-        spell = self.scope.locals.expression
-        size = f"{self._first_shape(source.slot)}[{source.index}]"
-        name = next(b.name for b in self.bindings if source in b.sources)
-        low = 0 if name in self.contract.zero else 1
-        remaining = Binary("-", Name(size), rest)
-        self.writer.write(f"{variable} = ({spell(remaining)}) // ({spell(factor)})")
-        again = Binary("+", Binary("*", factor, Name(variable)), rest)
-        self.refuse_if([f"{variable} < {low}", f"{spell(again)} != {size}"])
+        return self.scope.part(self.scope.value(slot), "item")
 
     # Unions
 
     def choice(self, slot: Slot) -> str:
         """Return the variable that holds which alternative of a union fits."""
-        return f"{self.scope.value(slot)}_alternative"
+        return self.scope.part(self.scope.value(slot), "alternative")
 
     def choose_alternative(self, slot: Slot) -> None:
         """Write the choice between the alternatives of a union, by rank, dtype and known dims."""
         if len(slot.arrays) == 1 or slot.repeated or slot.name in self.chosen:
             return
         self.chosen.add(slot.name)
-        known = frozenset(self.bound)
+        known = frozenset(self.dims.bound)
         with self.where_present(slot):
             for array in range(len(slot.arrays)):
                 fits = self._alternative_fits(slot, array, self.scope.value(slot), known)
@@ -338,8 +204,8 @@ class ChecksCode:
         self, slot: Slot, array: int, value: str, known: frozenset[str] | None
     ) -> str:
         spec = slot.arrays[array]
-        misses = list(filter(None, [rank_mismatch(slot, array, self.shape(slot))]))
-        if not self._one_dtype_set(slot) and spec.dtypes is not None:
+        misses = list(filter(None, [rank_mismatch(self.scope, slot, array, self.shape(slot))]))
+        if not self.one_dtype_set(slot) and spec.dtypes is not None:
             misses.append(self.scope.dtype_mismatch(value, spec.dtypes, spec.dtype_name))
         misses += shape_mismatches(self.scope, slot, array, self.shape(slot), known)
         return f"not ({joined(misses, 'or')})" if misses else "True"
@@ -366,7 +232,7 @@ class ChecksCode:
             fits = []
             for array in range(len(slot.arrays)):
                 wanted = whole_shape(self.scope, slot, array)
-                if wanted is not None and self._one_dtype_set(slot):
+                if wanted is not None and self.one_dtype_set(slot):
                     fits.append(f"{self.shape(slot)} == {wanted}")
                 else:
                     value = self.scope.value(slot)
@@ -390,10 +256,4 @@ class ChecksCode:
                 ]
                 self.refuse_if([f"not ({joined(fits, 'or')})"])
                 return
-            names: dict[str, str] = {}
-            for position, axis in enumerate(slot.arrays[0].axes):
-                if isinstance(axis, Named) and axis.per_item and axis.name not in names:
-                    names[axis.name] = f"{item}_{axis.name}"
-                    index = FromAxis(slot, 0, position).index
-                    self.writer.write(f"{names[axis.name]} = {shape}[{index}]")
-            self.refuse_if(shape_mismatches(self.scope, slot, 0, shape, item_dims=names))
+            self.refuse_if(shape_mismatches(self.scope, slot, 0, shape))

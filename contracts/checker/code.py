@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import keyword
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -56,17 +55,21 @@ class Writer:
 class Locals:
     """How names of the contract are spelled in the generated function.
 
-    `dims` maps a dim to its variable; `maybe` are the dims and parameters that may be None in a
-    valid call; `shapes` maps a parameter to the variable that already holds its shape.
+    `dims` maps a dim to its variable; `maybe_dims` and `maybe_arguments` are the dims and
+    parameters that may be None in a valid call; `functions` are those of the contract language;
+    `shapes` maps a parameter to the variable that already holds its shape.
     """
 
     dims: Mapping[str, str]
-    maybe: frozenset[str]
+    maybe_dims: frozenset[str]
+    maybe_arguments: frozenset[str]
+    functions: Mapping[str, str]
     shapes: Mapping[str, str]
 
     def with_item(self, names: Mapping[str, str]) -> Locals:
         """Return the same with dims that belong to one item of a list."""
-        return replace(self, dims={**self.dims, **names})
+        always = self.maybe_dims.difference(names)
+        return replace(self, dims={**self.dims, **names}, maybe_dims=always)
 
     def expression(self, node: Expression) -> str:
         """Print an expression over the local variables."""
@@ -74,7 +77,14 @@ class Locals:
 
     def presence(self, node: Expression) -> list[str]:
         """Return the conditions under which every name an expression needs has a value."""
-        return [f"{self.spell(name)} is not None" for name in needed_names(node) & self.maybe]
+        needed = needed_names(node)
+        found = [self.spell(name) for name in needed.values if self.maybe(name)]
+        found += [name for name in needed.owners if name in self.maybe_arguments]
+        return [f"{variable} is not None" for variable in dict.fromkeys(found)]
+
+    def maybe(self, name: str) -> bool:
+        """Tell whether a dim or parameter may be None in a valid call."""
+        return name in (self.maybe_dims if name in self.dims else self.maybe_arguments)
 
     def spell(self, name: str) -> str:
         """Return the variable of a dim or parameter."""
@@ -98,7 +108,8 @@ class Locals:
             case Subscript(owner, index):
                 return Subscript(self._spelled(owner), self._spelled(index))
             case Call(function, arguments):
-                return Call(function, tuple(self._spelled(a) for a in arguments))
+                spelled = tuple(self._spelled(a) for a in arguments)
+                return Call(self.functions[function], spelled)
             case Unary(operator, operand):
                 return Unary(operator, self._spelled(operand))
             case Binary(operator, left, right):
@@ -114,47 +125,34 @@ class Locals:
                 return node
 
 
-def needed_names(node: Expression) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class NeededNames:
+    """What an expression cannot do without: dims and parameters, and owners of attributes."""
+
+    values: tuple[str, ...]
+    owners: tuple[str, ...]
+
+
+def needed_names(node: Expression) -> NeededNames:
     """Return the names that must have a value for an expression to mean something.
 
-    A name that is only compared with None needs none; the owner of an attribute does.
+    A name that is only compared with None needs none.
     """
-    exempt = {
+    owners = [
+        part.owner
+        for part in walk(node)
+        if isinstance(part, (Attribute, Method)) and isinstance(part.owner, Name)
+    ]
+    exempt = {id(owner) for owner in owners}
+    exempt |= {
         id(part.first)
         for part in walk(node)
         if isinstance(part, Compare) and all(op.startswith("is") for op, _ in part.rest)
     }
-    return {part.id for part in walk(node) if isinstance(part, Name) and id(part) not in exempt}
-
-
-def may_fail(node: Expression, positive: frozenset[str]) -> bool:
-    """Tell whether evaluating an expression may raise: a zero divisor, a missing attribute."""
-    for part in walk(node):
-        if isinstance(part, Binary) and part.operator in ("//", "%"):
-            divisor = part.right
-            constant = isinstance(divisor, Constant) and divisor.value != 0
-            if not constant and not (isinstance(divisor, Name) and divisor.id in positive):
-                return True
-        if isinstance(part, Call) and part.function == "cdiv":
-            divisor = part.arguments[1]
-            if not (isinstance(divisor, Constant) and divisor.value != 0):
-                return True
-    return False
-
-
-def reads_instance(node: Expression, instances: frozenset[str]) -> bool:
-    """Tell whether an expression reads an attribute of something that is no tensor."""
-    return any(
-        isinstance(part, Attribute) and isinstance(part.owner, Name) and part.owner.id in instances
-        for part in walk(node)
+    values = (part.id for part in walk(node) if isinstance(part, Name) and id(part) not in exempt)
+    return NeededNames(
+        tuple(dict.fromkeys(values)), tuple(dict.fromkeys(owner.id for owner in owners))
     )
-
-
-def safe_variable(name: str, taken: frozenset[str]) -> str:
-    """Return a variable for a dim that hides no parameter and no Python word."""
-    if name in taken or keyword.iskeyword(name) or name.startswith("_"):
-        return f"{name.lstrip('_')}_dim"
-    return name
 
 
 def joined(conditions: list[str], operator: str) -> str:
@@ -163,5 +161,3 @@ def joined(conditions: list[str], operator: str) -> str:
         return conditions[0]
     other = " or " if operator == "and" else " and "
     return f" {operator} ".join(f"({c})" if other in c else c for c in conditions)
-
-

@@ -11,6 +11,7 @@ from tensorpact.contracts.checker.errors import Violation
 from tensorpact.contracts.checker.examination import (
     Examination,
     Item,
+    NoValueError,
     axis_fits,
     examine,
     read,
@@ -111,7 +112,7 @@ def _applies(found: Examination, row: ErrorRow) -> bool:
         return True
     try:
         return bool(read(row.when, found.values))
-    except (ArithmeticError, AttributeError):
+    except NoValueError:
         return False
 
 
@@ -140,12 +141,19 @@ def _violation(found: Examination, row: ErrorRow | None, problem: Problem) -> Vi
 def _problems(
     found: Examination, checks: tuple[Check, ...], tiers: tuple[Tier, ...]
 ) -> Iterator[Problem]:
+    clean = True
     for position, check in enumerate(checks):
         skipped = found.returns_early and position not in found.contract.before_early_return
         if tier_of(check) not in tiers or skipped:
             continue
-        for argument, expected, actual, text, origin in _broken(found, check):
-            yield Problem(check, position, argument, expected, actual, text, origin)
+        try:
+            for argument, expected, actual, text, origin in _broken(found, check):
+                clean = False
+                yield Problem(check, position, argument, expected, actual, text, origin)
+        except PredicateError as failure:
+            # A predicate may count on the checks before it; where these hold, the fault is its own.
+            if clean:
+                raise failure.error from None
 
 
 _Words = tuple[str, str, str, str, str]
@@ -206,20 +214,15 @@ def _broken_axis(found: Examination, item: Item, axis: int) -> Iterator[_Words]:
 
 def _unsolved(found: Examination, item: Item, axis: int) -> str | None:
     """Return the dim that should have come from this axis and did not."""
-    for binding in found.contract.bindings:
-        if binding.name in found.dims:
-            continue
+    for binding in (*found.contract.bindings, *found.contract.output_bindings):
         for source in binding.sources:
-            if isinstance(source, FromSolving) and source.slot == item.slot:
-                if (source.array, source.axis) == (item.array, axis):
-                    needed = {*_names(source.factor), *_names(source.rest)}
-                    if all(found.dims.get(name) is not None for name in needed):
-                        return binding.name
+            if not isinstance(source, FromSolving) or binding.name in found.dims:
+                continue
+            here = source.slot == item.slot and (source.array, source.axis) == (item.array, axis)
+            needed = (*dim_names(source.factor), *dim_names(source.rest))
+            if here and all(found.dims.get(name) is not None for name in needed):
+                return binding.name
     return None
-
-
-def _names(expression: Any) -> tuple[str, ...]:
-    return dim_names(expression)
 
 
 def _bound_from(found: Examination, check: ExtentCheck) -> str:
@@ -253,28 +256,42 @@ def _device_of_anchor(found: Examination) -> Item | None:
     return None
 
 
+class PredicateError(Exception):
+    """A predicate raised instead of answering."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 def _broken_relation(found: Examination, check: RelationCheck) -> Iterator[_Words]:
     condition = check.condition
     try:
         if condition.when is not None and not read(condition.when, found.values):
             return
         if isinstance(condition, Predicate):
-            values = {name: found.values.read(name) for name in condition.names}
-            names_none = any(value is None for value in values.values())
-            holds = names_none or condition.function(**values)
+            holds = _holds(condition, found)
         else:
             value = read(condition.expression, found.values)
-            holds = value is None or value
+            holds = value is None or bool(value)
     except Unbound:
         return
-    except (ArithmeticError, AttributeError):
-        holds = not _readable_relation(found, check)
+    except NoValueError:
+        holds = not _readable_relation(found)
     if not holds:
         yield texts.broken_relation(found, condition)
 
 
-def _readable_relation(found: Examination, check: RelationCheck) -> bool:
+def _holds(predicate: Predicate, found: Examination) -> bool:
+    values = {name: found.values.read(name) for name in predicate.names}
+    if any(value is None for value in values.values()):
+        return True
+    try:
+        return bool(predicate.function(**values))
+    except Exception as error:
+        raise PredicateError(error) from error
+
+
+def _readable_relation(found: Examination) -> bool:
     """Tell whether every tensor a relation reads is a tensor, so that its failure counts."""
     return all(item.is_tensor for items in found.items.values() for item in items)
-
-

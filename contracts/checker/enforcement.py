@@ -7,10 +7,13 @@ import linecache
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import torch
+
 from tensorpact.contracts.checker.diagnosis import diagnose
 from tensorpact.contracts.checker.errors import ContractError, ContractTypeError, Violation
 from tensorpact.contracts.checker.guard import build_guard
-from tensorpact.contracts.checker.mode import switch
+from tensorpact.contracts.checker.mode import in_debug_mode
+from tensorpact.contracts.checker.scope import function_name
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.facets import Tier
 
@@ -25,30 +28,23 @@ def enforce(
     With `check_result` the returned tensors are held to the return annotation at every call;
     otherwise in debug mode only.
     """
-    source, constants = build_guard(contract, check_result=check_result)
     enforcer = Enforcer(contract, body)
-    namespace: dict[str, Any] = {
-        **constants,
-        "_body": body,
-        "_switch": switch,
-        "_in_debug_mode": in_debug_mode,
-        "_invalid": enforcer.refuse,
-        "_invalid_result": enforcer.refuse_result,
-        "_debug_call": enforcer.debug_call,
-        "_debug_call_async": enforcer.debug_call_async,
-        "__name__": body.__module__,
+    hooks = {
+        "body": body,
+        "invalid": enforcer.refuse,
+        "invalid_result": enforcer.refuse_result,
+        "debug_call": enforcer.debug_call,
+        "debug_call_async": enforcer.debug_call_async,
     }
+    source, names = build_guard(contract, check_result=check_result, hooks=hooks)
+    # Without a `__name__` the compiler does not look for these globals in the body's module.
+    namespace: dict[str, Any] = dict(names)
     filename = f"<contract of {contract.module}.{contract.name}>"
     exec(compile(source, filename, "exec"), namespace)
     # Tracebacks and debuggers show the generated lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    guarded: Callable[..., Any] = namespace[contract.name.rpartition(".")[2]]
+    guarded: Callable[..., Any] = namespace[function_name(contract)]
     return functools.update_wrapper(guarded, body)
-
-
-def in_debug_mode() -> bool:
-    """Tell whether this context is in debug mode."""
-    return switch.current == "debug"
 
 
 class Enforcer:
@@ -66,7 +62,8 @@ class Enforcer:
         named = dict(zip(self.names, arguments, strict=True))
         violations, bindings = diagnose(self.contract, named, tiers=tiers)
         if not violations:
-            raise GuardMismatch(self.contract.name)
+            raise GuardMismatchError(self.contract.name)
+        tell_compiler(violations)
         raise self.error(violations, bindings) from None
 
     def refuse_result(self, result: Any, *arguments: Any) -> NoReturn:
@@ -75,7 +72,8 @@ class Enforcer:
         named = dict(zip(self.names, arguments, strict=True))
         violations, bindings = self.diagnose_result(result, named)
         if not violations:
-            raise GuardMismatch(self.contract.name)
+            raise GuardMismatchError(self.contract.name)
+        tell_compiler(violations)
         raise self.error(violations, bindings) from None
 
     def error(self, violations: tuple[Violation, ...], bindings: dict[str, Any]) -> ContractError:
@@ -106,7 +104,7 @@ class Enforcer:
         return result
 
     async def debug_call_async(self, *arguments: Any) -> Any:
-        """The same for a coroutine function."""
+        """Do the same for a coroutine function."""
         named = self._checked(arguments)
         result = await self.body(*self._positional(arguments), **self._keywords(arguments))
         self._check_result(result, named)
@@ -153,8 +151,17 @@ class Enforcer:
         return found
 
 
-class GuardMismatch(AssertionError):
-    """The guard refused a call in which the diagnosis finds nothing wrong: a fault of tensorpact."""
+def tell_compiler(violations: tuple[Violation, ...]) -> None:
+    """Leave the compiled part, with the text as the reason, so that the error is raised in Python.
+
+    Where that is not allowed (`fullgraph=True`), the compiler's own error quotes the reason.
+    """
+    if torch.compiler.is_dynamo_compiling():
+        torch._dynamo.graph_break(msg=violations[0].text)
+
+
+class GuardMismatchError(AssertionError):
+    """The guard refused a call in which the diagnosis finds nothing wrong: our fault."""
 
     def __init__(self, op: str) -> None:
         super().__init__(

@@ -51,7 +51,7 @@ class ContractError(ValueError):
     ) -> None:
         self.op = op
         self.violations = violations
-        self.bindings = dict(bindings or {})
+        self.bindings = {name: _plain(value) for name, value in (bindings or {}).items()}
         super().__init__("\n".join(violation.text for violation in violations))
         for violation in violations:
             for note in notes_for(op, violation):
@@ -78,7 +78,14 @@ class ContractError(ValueError):
         return self.violations[0].actual
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.op, self.violations, self.bindings)
+        return type(self), (self.op, self.violations, self.bindings), self.__dict__
+
+
+def _plain(value: Any) -> Any:
+    """Return sizes as numbers and tuples; a symbolic one as its text, so that errors pickle."""
+    if isinstance(value, tuple):
+        return tuple(_plain(size) for size in value)
+    return value if value is None or type(value) in (int, float, bool, str) else str(value)
 
 
 class ContractTypeError(ContractError, TypeError):

@@ -6,13 +6,15 @@ something is broken, so that the diagnosis can say everything that is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from tensorpact.contracts.checker.code import needed_names
+from tensorpact.contracts.checker.front_door import is_a, is_whole_number
 from tensorpact.contracts.checker.sizes import broadcast_sizes, broadcasts_to
 from tensorpact.contracts.language.binding import (
     Binding,
@@ -24,33 +26,53 @@ from tensorpact.contracts.language.binding import (
     FromParameter,
     FromSolving,
     Source,
+    computed_from,
     dim_names,
     shape_index,
 )
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.dims import Anonymous, Computed, Fixed, Named, Spliced, Variadic
 from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
-from tensorpact.contracts.language.expression import Expression
+from tensorpact.contracts.language.expression import Expression, names_in
 from tensorpact.contracts.language.parameters import Slot
+
+
+class NoValueError(Exception):
+    """An expression has no value on this call: a division by zero, an attribute not there."""
 
 
 @dataclass
 class Item:
-    """One tensor (or what stands in its place) of one slot."""
+    """One tensor (or what stands in its place) of one slot.
+
+    `fitting` are the alternatives of the slot's union that take a tensor of this rank, `array` is
+    the one that was chosen. A nested tensor has no shape.
+    """
 
     slot: Slot
     name: str
     value: Any
     is_tensor: bool
     shape: tuple[int, ...] = ()
-    array: int | None = None
-    rank_fits: bool = False
+    has_shape: bool = True
+    fitting: tuple[int, ...] = ()
     dtype_fits: bool = False
+    array: int | None = None
+
+    @property
+    def rank_fits(self) -> bool:
+        """Whether some alternative takes a tensor of this rank."""
+        return bool(self.fitting)
 
     @property
     def readable(self) -> bool:
         """Whether its axes can be given meaning."""
         return self.is_tensor and self.rank_fits and self.array is not None
+
+    @property
+    def shape_words(self) -> str:
+        """What to say of the shape."""
+        return f"shape {self.shape}" if self.has_shape else "a nested tensor without a shape"
 
 
 @dataclass
@@ -83,7 +105,7 @@ class Examination:
         """Return the size an axis has to have, or None where nothing can be said.
 
         Raises:
-            ArithmeticError, AttributeError: the expression has no value on this call.
+            NoValueError: the expression has no value on this call.
         """
         values = Values({**self.dims, **self.item_dims(item)}, self.arguments)
         match axis:
@@ -91,24 +113,39 @@ class Examination:
                 return size
             case Named(name) | Variadic(str() as name):
                 return values.dims.get(name)
-            case Computed(expression) | Spliced(expression):
+            case Computed(expression):
                 return read(expression, values)
+            case Spliced(expression):
+                return _sizes(read(expression, values))
             case _:
                 return None
 
 
+def _sizes(value: Any) -> tuple[Any, ...] | None:
+    """Return a tuple of sizes, or None for what is none: its type is wrong anyway."""
+    if not issubclass(type(value), Sequence):
+        return None
+    sizes: tuple[Any, ...] = tuple(value)
+    return sizes if all(map(is_whole_number, sizes)) else None
+
+
 def read(expression: Expression, values: Values) -> Any:
-    """Evaluate an expression, or return None where a name it needs has no value."""
-    for name in needed_names(expression):
-        try:
-            if values.read(name) is None:
-                return None
-        except Unbound:
-            return None
+    """Evaluate an expression, or return None where a name it needs has no value.
+
+    Raises:
+        NoValueError: the expression cannot be computed on this call.
+    """
+    needed = needed_names(expression)
+    try:
+        found = [*map(values.read, needed.values), *map(values.owner, needed.owners)]
+    except Unbound:
+        return None
+    if any(value is None for value in found):
+        return None
     try:
         return evaluate(expression, values)
-    except Unbound as missing:
-        raise AttributeError(str(missing)) from missing
+    except Exception as error:
+        raise NoValueError(str(error)) from error
 
 
 def examine(
@@ -123,6 +160,8 @@ def examine(
     for slot, value in zip(contract.returned.slots, results or (), strict=False):
         found.items[slot.name] = _items(slot, value)
     bindings = [*contract.bindings, *(contract.output_bindings if results is not None else ())]
+    for name in () if contract.early_return is None else names_in(contract.early_return):
+        _bind_with_needed(found, [b for b in contract.bindings if b.name == name])
     for binding in bindings:
         _bind(found, binding)
     for slot in (*contract.slots, *contract.returned.slots):
@@ -134,7 +173,7 @@ def examine(
 
 def _slot_value(slot: Slot, value: Any) -> Any:
     for position in slot.path:
-        if not isinstance(value, tuple) or position >= len(value):
+        if not is_a(value, tuple) or position >= len(value):
             return None
         value = value[position]
     return value
@@ -142,40 +181,60 @@ def _slot_value(slot: Slot, value: Any) -> Any:
 
 def _items(slot: Slot, value: Any) -> list[Item]:
     if slot.repeated is None:
-        return [] if value is None else [_item(slot, slot.name, value)]
-    if not isinstance(value, slot.repeated):
+        item = _item(slot, slot.name, value)
+        elsewhere = value is None or (slot.other_types and not item.is_tensor)
+        return [] if elsewhere else [item]
+    if not is_a(value, slot.repeated):
         return []
-    return [_item(slot, f"{slot.name}[{i}]", v) for i, v in enumerate(value)]  # type: ignore[arg-type]
+    return [_item(slot, f"{slot.name}[{i}]", v) for i, v in enumerate(value)]
 
 
 def _item(slot: Slot, name: str, value: Any) -> Item:
-    classes = tuple(array.array_type for array in slot.arrays)
-    if not isinstance(value, classes):
+    if not any(is_a(value, array.array_type) for array in slot.arrays):
         return Item(slot, name, value, is_tensor=False)
     tensor: torch.Tensor = value
-    item = Item(slot, name, tensor, is_tensor=True, shape=tuple(tensor.shape))
-    fitting = [a for a in slot.arrays if a.accepts_rank(len(item.shape))]
-    item.rank_fits = bool(fitting)
-    item.dtype_fits = any(a.dtypes is None or tensor.dtype in a.dtypes for a in fitting)
+    shape = shape_of(tensor)
+    item = Item(slot, name, tensor, True, shape or (), has_shape=shape is not None)
+    item.fitting = tuple(
+        index
+        for index, array in enumerate(slot.arrays)
+        if array.takes_any_shape or (shape is not None and array.accepts_rank(len(shape)))
+    )
+    item.dtype_fits = any(_takes_dtype(item, index) for index in item.fitting)
     return item
+
+
+def shape_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the shape of a tensor, or None for a nested one, which has none."""
+    try:
+        return tuple(map(concrete, tensor.shape))
+    except RuntimeError:
+        return None
+
+
+def concrete(size: Any) -> Any:
+    """Return a symbolic size as the number it stands for in this trace, if it stands for one."""
+    try:
+        return operator.index(size)
+    except Exception:
+        return size
+
+
+def _takes_dtype(item: Item, index: int) -> bool:
+    dtypes = item.slot.arrays[index].dtypes
+    return dtypes is None or item.value.dtype in dtypes
 
 
 def _choose(found: Examination, item: Item) -> None:
     """Choose the alternative of a union: the first that fits what is known so far."""
     if item.array is not None or not item.rank_fits:
         return
-    rank = len(item.shape)
-    candidates = [i for i, a in enumerate(item.slot.arrays) if a.accepts_rank(rank)]
-    with_dtype = [
-        i
-        for i in candidates
-        if (dtypes := item.slot.arrays[i].dtypes) is None or item.value.dtype in dtypes
-    ]
+    with_dtype = [index for index in item.fitting if _takes_dtype(item, index)]
     for index in with_dtype:
         item.array = index
         if all(axis_fits(found, item, position) for position in range(rank_axes(item))):
             return
-    item.array = (with_dtype or candidates)[0]
+    item.array = (with_dtype or item.fitting)[0]
 
 
 def rank_axes(item: Item) -> int:
@@ -192,7 +251,7 @@ def axis_fits(found: Examination, item: Item, position: int) -> bool:
         return True
     try:
         expected = found.expected_size(item, axis)
-    except (ArithmeticError, AttributeError):
+    except NoValueError:
         return False
     if expected is None:
         return True
@@ -213,13 +272,26 @@ def axis_size(item: Item, position: int) -> Any:
     return item.shape[shape_index(item.slot, array, position)]
 
 
+def _bind_with_needed(found: Examination, bindings: list[Binding]) -> None:
+    """Bind some dims and what they are computed from, as the guard does for an early return."""
+    for binding in bindings:
+        if binding.name not in found.dims:
+            _bind_with_needed(found, computed_from(binding, found.contract.bindings))
+            _bind(found, binding)
+
+
 def _bind(found: Examination, binding: Binding) -> None:
+    if binding.name in found.dims:
+        return
     for source in binding.sources:
         for item in _read_items(found, source):
             _choose(found, item)
+        if source.settles:
+            break
+    for source in binding.sources:
         try:
-            value, origin = _value_of(found, source)
-        except (ArithmeticError, AttributeError):
+            value, origin = _value_of(found, source, binding.name)
+        except NoValueError:
             continue
         if value is not None:
             found.dims[binding.name] = value
@@ -239,13 +311,12 @@ def _read_items(found: Examination, source: Source) -> list[Item]:
             return []
 
 
-def _value_of(found: Examination, source: Source) -> tuple[Any, str]:
+def _value_of(found: Examination, source: Source, name: str) -> tuple[Any, str]:
     """Return the value a source gives, or None, and where it comes from in words."""
     match source:
         case FromParameter(parameter):
             value = found.arguments[parameter]
-            whole = isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
-            return (value if whole else None), f"parameter `{parameter}`"
+            return (concrete(value) if is_whole_number(value) else None), f"parameter `{parameter}`"
         case FromLet(expression):
             return read(expression, found.values), _let_origin(found, expression)
         case FromAxis(_, array, axis, soft):
@@ -265,10 +336,10 @@ def _value_of(found: Examination, source: Source) -> tuple[Any, str]:
             names = ", ".join(f"`{item.name}`" for _, item in items if item is not None)
             return (broadcast_sizes(*shapes) if shapes else None), f"broadcasting {names}"
         case FromSolving():
-            return _solution(found, source)
+            return _solution(found, source, name)
 
 
-def _solution(found: Examination, source: FromSolving) -> tuple[Any, str]:
+def _solution(found: Examination, source: FromSolving, name: str) -> tuple[Any, str]:
     item = _first(found, source.slot, source.array)
     if item is None:
         return None, ""
@@ -276,8 +347,9 @@ def _solution(found: Examination, source: FromSolving) -> tuple[Any, str]:
     if factor is None or rest is None:
         return None, ""
     size = axis_size(item, source.axis)
+    if factor == 0:
+        return None, ""
     solution = (size - rest) // factor
-    name = next(b.name for b in found.contract.bindings if source in b.sources)
     low = 0 if name in found.contract.zero else 1
     if solution < low or factor * solution + rest != size:
         return None, ""
@@ -313,5 +385,5 @@ def _returns_early(found: Examination) -> bool:
         return False
     try:
         return bool(read(found.contract.early_return, found.values))
-    except (ArithmeticError, AttributeError):
+    except NoValueError:
         return False

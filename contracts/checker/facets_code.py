@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tensorpact.contracts.checker.code import joined
 from tensorpact.contracts.checker.sizes import visits_twice
 from tensorpact.contracts.language.binding import shape_index
 from tensorpact.contracts.language.checks import device_anchor, shares_device
-from tensorpact.contracts.language.evaluation import cdiv, power_of_two
-from tensorpact.contracts.language.expression import Call, Expression, walk
 from tensorpact.contracts.language.facets import (
     Contiguous,
     Facet,
@@ -28,8 +27,6 @@ from tensorpact.contracts.language.strides import parse_strides
 if TYPE_CHECKING:
     from tensorpact.contracts.checker.checks_code import ChecksCode
 
-_FUNCTIONS = {"cdiv": cdiv, "power_of_two": power_of_two}
-
 
 class FacetsCode:
     """Writes the checks that come after the shapes."""
@@ -38,51 +35,55 @@ class FacetsCode:
         self.checks = checks
         self.scope = checks.scope
         self.writer = checks.writer
-        for node in self.scope._expressions():
-            for part in walk(node):
-                if isinstance(part, Call) and part.function in _FUNCTIONS:
-                    self.scope.constant(part.function, _FUNCTIONS[part.function])
 
     # Devices
 
     def write_devices(self) -> None:
         """Write the check that all tensors lie on the device of the first."""
-        sharing = [slot for slot in self.checks.slots if shares_device(slot)]
         anchor = device_anchor(self.checks.contract.slots)
-        if self.checks.results:
-            if anchor is None or not sharing:
-                return
-            others = sharing
+        sharing = [slot for slot in self.checks.slots if shares_device(slot)]
+        others = [s for s in sharing if self.checks.results or s is not anchor or s.repeated]
+        if anchor is None or not others:
+            return
+        device = self.scope.local("_device")
+        there = self._is_certain(anchor)
+        found = f"{self.scope.value(anchor)}.device" if there else self._first_device()
+        self.writer.write(f"{device} = {found}")
+        if self.checks.results and not there:
+            with self.writer.block(f"if {device} is not None:"):
+                self._compare_devices(others, device)
         else:
-            if anchor is None or (len(sharing) == 1 and not sharing[0].repeated):
-                return
-            others = [slot for slot in sharing if slot is not anchor or slot.repeated]
-        self.writer.write(f"_device = {self._anchor_device(anchor)}")
-        always = [slot for slot in others if slot.always_there]
-        self.checks.refuse_if(f"{self.scope.value(slot)}.device != _device" for slot in always)
-        for slot in others:
-            if slot not in always:
-                self._write_device(slot)
+            self._compare_devices(others, device)
 
-    def _write_device(self, slot: Slot) -> None:
+    def _compare_devices(self, slots: list[Slot], device: str) -> None:
+        certain = [slot for slot in slots if self._is_certain(slot)]
+        self.checks.refuse_if(f"{self.scope.value(slot)}.device != {device}" for slot in certain)
+        for slot in slots:
+            if slot not in certain:
+                self._write_device(slot, device)
+
+    def _is_certain(self, slot: Slot) -> bool:
+        """Tell whether exactly one tensor is passed here in every valid call."""
+        return slot.repeated is None and self.checks.presence(slot) is None
+
+    def _write_device(self, slot: Slot, device: str) -> None:
         with self.checks.where_present(slot):
             if slot.repeated:
-                with self.writer.block(f"for {self.checks.item(slot)} in {self.scope.value(slot)}:"):
-                    self.checks.refuse_if([f"{self.checks.item(slot)}.device != _device"])
+                item = self.checks.item(slot)
+                with self.writer.block(f"for {item} in {self.scope.value(slot)}:"):
+                    self.checks.refuse_if([f"{item}.device != {device}"])
             else:
-                self.checks.refuse_if([f"{self.scope.value(slot)}.device != _device"])
+                self.checks.refuse_if([f"{self.scope.value(slot)}.device != {device}"])
 
-    def _anchor_device(self, anchor: Slot) -> str:
-        if anchor.always_there or len(anchor.arrays) > 1 and self.checks.presence(anchor) is None:
-            value = self.scope.value(anchor)
-            return f"{value}.device" if not anchor.repeated else f"{value}[0].device"
+    def _first_device(self) -> str:
+        """Return the device of the first tensor that is there, None where there is none."""
         text = "None"
         sharing = [slot for slot in self.checks.contract.slots if shares_device(slot)]
         for slot in reversed(sharing):
             value = self.scope.value(slot)
             first = f"{value}[0].device" if slot.repeated else f"{value}.device"
             conditions = [c for c in [self.checks.presence(slot)] if c]
-            conditions += [f"len({value}) > 0"] if slot.repeated else []
+            conditions += [f"{self.scope.builtin('len')}({value}) > 0"] if slot.repeated else []
             text = f"{first} if {joined(conditions, 'and')} else {text}" if conditions else first
         return text
 
@@ -91,38 +92,49 @@ class FacetsCode:
     def write_facets(self, slot: Slot) -> None:
         """Write the facets of one slot."""
         facets = [f for f in slot.facets if f.tier == "metadata"]
-        dense = any(isinstance(facet, Contiguous) for facet in facets)
-        facets = [f for f in facets if not (dense and isinstance(f, Mutated))]
         if not facets:
             return
         with self.checks.where_present(slot):
             if slot.repeated:
                 item = self.checks.item(slot)
                 with self.writer.block(f"for {item} in {self.scope.value(slot)}:"):
-                    self.writer.write(f"{item}_shape = {item}.shape")
                     self._write_facets(slot, facets, item)
             else:
                 self._write_facets(slot, facets, self.scope.value(slot))
 
     def _write_facets(self, slot: Slot, facets: list[Facet], value: str) -> None:
-        if any(isinstance(facet, (LastDimContiguous, Strides, Mutated)) for facet in facets):
-            self.writer.write(f"{value}_strides = {value}.stride()")
-        self.checks.refuse_if(
-            condition for facet in facets for condition in self._mismatches(slot, facet, value)
-        )
+        dense = any(isinstance(facet, Contiguous) for facet in facets)
+        views = [facet for facet in facets if isinstance(facet, (LastDimContiguous, Mutated))]
+        if views and not dense:
+            self._write_view(views, value)
+        for facet in facets:
+            if isinstance(facet, Strides):
+                self._write_strides(slot, facet.pattern, value)
+        others = [f for f in facets if not isinstance(f, (LastDimContiguous, Mutated, Strides))]
+        self.checks.refuse_if(c for facet in others for c in self._mismatches(facet, value))
 
-    def _mismatches(self, slot: Slot, facet: Facet, value: str) -> list[str]:
-        shape, strides = f"{value}_shape", f"{value}_strides"
+    def _write_view(self, facets: Sequence[Facet], value: str) -> None:
+        """Write what a view must keep; dense memory keeps it anyway and is told at once."""
+        shape, strides = self.scope.shape(value), self.scope.part(value, "strides")
+        conditions = []
+        if any(isinstance(facet, LastDimContiguous) for facet in facets):
+            conditions.append(f"{strides}[-1] != 1 and {shape}[-1] > 1")
+        if any(isinstance(facet, Mutated) for facet in facets):
+            twice = self.scope.constant("visits_twice", visits_twice)
+            conditions.append(f"0 in {strides} and {twice}({shape}, {strides})")
+        with self.writer.block(f"if not {value}.is_contiguous():"):
+            self.writer.write(f"{shape}, {strides} = {value}.shape, {value}.stride()")
+            self.checks.refuse_if(conditions)
+
+    def _write_strides(self, slot: Slot, pattern: str, value: str) -> None:
+        shape, strides = self.scope.shape(value), self.scope.part(value, "strides")
+        self.writer.write(f"{shape}, {strides} = {value}.shape, {value}.stride()")
+        self.checks.refuse_if(self._stride_mismatches(slot, pattern, shape, strides))
+
+    def _mismatches(self, facet: Facet, value: str) -> list[str]:
         match facet:
             case Contiguous():
                 return [f"not {value}.is_contiguous()"]
-            case LastDimContiguous():
-                return [f"{strides}[-1] != 1 and {shape}[-1] > 1"]
-            case Mutated():
-                self.scope.constant("visits_twice", visits_twice)
-                return [f"0 in {strides} and visits_twice({shape}, {strides})"]
-            case Strides(pattern):
-                return self._stride_mismatches(slot, pattern, shape, strides)
             case SameDtype(other):
                 return [self._against(other, f"{value}.dtype is not {other}.dtype")]
             case SameDevice(other):
@@ -154,20 +166,19 @@ class FacetsCode:
 
     def write_relations(self) -> None:
         """Write every entry of `where`."""
-        for number, condition in enumerate(self.checks.contract.where):
-            guards = self._presence(condition.when) if condition.when is not None else []
+        spelled = self.scope.locals
+        for condition in self.checks.contract.where:
+            guards = []
             if condition.when is not None:
-                guards.append(self.scope.locals.expression(condition.when))
+                guards += [*spelled.presence(condition.when), spelled.expression(condition.when)]
             if isinstance(condition, Predicate):
-                name = self.scope.constant(f"_predicate_{number}", condition.function)
-                given = ", ".join(f"{n}={self.scope.locals.spell(n)}" for n in condition.names)
-                maybe = sorted(set(condition.names) & self.scope.locals.maybe)
-                guards += [f"{self.scope.locals.spell(n)} is not None" for n in maybe]
+                name = self.scope.constant("_predicate", condition.function)
+                given = ", ".join(f"{n}={spelled.spell(n)}" for n in condition.names)
+                guards += [
+                    f"{spelled.spell(n)} is not None" for n in condition.names if spelled.maybe(n)
+                ]
                 refusal = f"not {name}({given})"
             else:
-                guards += self._presence(condition.expression)
-                refusal = f"not ({self.scope.locals.expression(condition.expression)})"
+                guards += spelled.presence(condition.expression)
+                refusal = f"not ({spelled.expression(condition.expression)})"
             self.checks.refuse_if([joined([*dict.fromkeys(guards), refusal], "and")])
-
-    def _presence(self, node: Expression) -> list[str]:
-        return sorted(self.scope.locals.presence(node))

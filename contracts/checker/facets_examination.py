@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from tensorpact.contracts.checker import texts
-from tensorpact.contracts.checker.examination import Examination, Item, read
+from tensorpact.contracts.checker.examination import Examination, Item, NoValueError, read
+from tensorpact.contracts.checker.front_door import is_a
 from tensorpact.contracts.checker.sizes import visits_twice
 from tensorpact.contracts.language.binding import shape_index
 from tensorpact.contracts.language.dtypes import dtype_text
@@ -31,17 +32,10 @@ def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
     """Return (argument, expected, actual, text, origin) where a tensor breaks a facet."""
     tensor: torch.Tensor = item.value
     match facet:
-        case Contiguous():
-            return None if tensor.is_contiguous() else texts.wrong_layout(item, facet)
-        case LastDimContiguous():
-            fits = not item.shape or item.shape[-1] <= 1 or tensor.stride()[-1] == 1
-            return None if fits else texts.wrong_layout(item, facet)
-        case Strides():
-            return None if _strides_fit(found, item, facet) else texts.wrong_layout(item, facet)
+        case Contiguous() | LastDimContiguous() | Strides():
+            return None if _laid_out(found, item, facet) else texts.wrong_layout(item, facet)
         case Mutated():
-            if not visits_twice(item.shape, tensor.stride()):
-                return None
-            return texts.written_twice(item)
+            return None if _laid_out(found, item, facet) else texts.written_twice(item)
         case SameDtype(other):
             wanted = _argument(found, other)
             if wanted is None or tensor.dtype is wanted.dtype:
@@ -58,7 +52,7 @@ def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
                     return texts.same_object(item, other)
             return None
         case Is(other):
-            wanted = found.arguments.get(other)
+            wanted = _argument(found, other)
             same = wanted is None or tensor is wanted
             return None if same else texts.other_object(item, other)
         case _:
@@ -67,7 +61,22 @@ def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
 
 def _argument(found: Examination, name: str) -> Any:
     value = found.arguments.get(name)
-    return value if isinstance(value, torch.Tensor) else None
+    return value if is_a(value, torch.Tensor) else None
+
+
+def _laid_out(found: Examination, item: Item, facet: Facet) -> bool:
+    """Tell whether the strides are as promised; a layout without strides keeps no promise."""
+    tensor: torch.Tensor = item.value
+    try:
+        if isinstance(facet, Strides):
+            return _strides_fit(found, item, facet)
+        if isinstance(facet, Contiguous) or tensor.is_contiguous():
+            return tensor.is_contiguous()
+        if isinstance(facet, Mutated):
+            return not visits_twice(tensor.shape, tensor.stride())
+        return tensor.shape[-1] <= 1 or tensor.stride()[-1] == 1
+    except (RuntimeError, IndexError):
+        return False
 
 
 def _strides_fit(found: Examination, item: Item, facet: Strides) -> bool:
@@ -78,7 +87,10 @@ def _strides_fit(found: Examination, item: Item, facet: Strides) -> bool:
         if stride is None:
             continue
         index = shape_index(item.slot, item.array or 0, position)
-        wanted = read(stride, found.values)
+        try:
+            wanted = read(stride, found.values)
+        except NoValueError:
+            return False
         if wanted is not None and item.shape[index] > 1 and strides[index] != wanted:
             return False
     return True

@@ -26,7 +26,7 @@ def build_facts(
 
     Relations enter as what they evaluate to, so that the number of different answers stays small.
     """
-    scope = Scope(contract)
+    scope = Scope(contract, relations)
     writer = Writer()
     names = [p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS]
     facts: list[str] = []
@@ -50,7 +50,8 @@ def build_facts(
         plain = replace(scope.locals, shapes={})
         for relation in relations:
             presence = sorted(plain.presence(relation))
-            facts.append(" and ".join([*presence, f"({plain.expression(relation)})"]))
+            holds = f"bool({plain.expression(relation)})"
+            facts.append(f"{holds} if {' and '.join(presence)} else None" if presence else holds)
         writer.write(f"return ({', '.join(facts)}{',' if len(facts) == 1 else ''})")
     namespace: dict[str, Any] = dict(scope.constants)
     exec(compile(writer.text(), f"<facts of {contract.name}>", "exec"), namespace)

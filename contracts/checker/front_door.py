@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+import abc
 import collections.abc
+import enum
 import inspect
 import types
 import typing
-from collections.abc import Callable
-from typing import Annotated, Any, Union
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar, Union
 
 import torch
-from beartype import BeartypeConf, BeartypeStrategy, beartype
+from beartype import BeartypeConf
 from beartype.door import is_bearable
 from beartype.roar import BeartypeException
-from beartype.vale import IsInstance
 from jaxtyping import AbstractArray
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
-from tensorpact.contracts.language.parameters import Parameter
+from tensorpact.contracts.language.parameters import Parameter, Scalar, Slot
+
+T = TypeVar("T")
+
+CONFIGURATION = BeartypeConf(is_pep484_tower=False)
 
 
-class FrontDoorViolation(Exception):
-    """beartype refused an argument; the diagnosis finds out which and says so."""
+def is_a(value: object, kind: type[T]) -> TypeGuard[T]:
+    """Tell whether a value is of a class, whatever it says of itself by `__class__`.
 
+    A class of tensors may still decide for tensors, as `torch.nn.Parameter` does.
 
-CONFIGURATION = BeartypeConf(
-    is_color=False,
-    is_pep484_tower=False,
-    strategy=BeartypeStrategy.O1,
-    violation_type=FrontDoorViolation,
-)
-
-_NOT_BOOL = ~IsInstance[bool]
-WHOLE_NUMBER = Annotated[Union[int, torch.SymInt], _NOT_BOOL]
-REAL_NUMBER = Annotated[Union[int, float, torch.SymInt, torch.SymFloat], _NOT_BOOL]
+    >>> is_a(3, int), is_a("3", int)
+    (True, False)
+    """
+    own = type(value)
+    return issubclass(own, kind) or (issubclass(own, torch.Tensor) and isinstance(value, kind))
 
 
 def is_whole_number(value: object) -> bool:
@@ -42,7 +43,7 @@ def is_whole_number(value: object) -> bool:
     >>> is_whole_number(3), is_whole_number(True), is_whole_number(3.0)
     (True, False, False)
     """
-    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+    return issubclass(type(value), (int, torch.SymInt)) and type(value) is not bool
 
 
 def is_real_number(value: object) -> bool:
@@ -51,8 +52,26 @@ def is_real_number(value: object) -> bool:
     >>> is_real_number(3), is_real_number(0.5), is_real_number(True)
     (True, True, False)
     """
-    numbers = (int, float, torch.SymInt, torch.SymFloat)
-    return isinstance(value, numbers) and not isinstance(value, bool)
+    return is_whole_number(value) or issubclass(type(value), (float, torch.SymFloat))
+
+
+def is_truth_value(value: object) -> bool:
+    """Tell whether a value may be passed for a `bool` parameter."""
+    return issubclass(type(value), (bool, torch.SymBool))
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value may be passed for a `str` parameter."""
+    return issubclass(type(value), str)
+
+
+SCALAR_TESTS: Mapping[Scalar, tuple[type, Callable[[object], bool]]] = {
+    "int": (int, is_whole_number),
+    "float": (float, is_real_number),
+    "bool": (bool, is_truth_value),
+    "str": (str, is_text),
+}
+"""For each scalar: the class that passes at once, and the whole test."""
 
 
 def needs_beartype(parameter: Parameter) -> bool:
@@ -60,49 +79,80 @@ def needs_beartype(parameter: Parameter) -> bool:
     return any(hint not in (Any, object) for hint in parameter.other_hints)
 
 
-def python_hint(hint: Any) -> Any:
-    """Return the hint beartype checks: tensors without dims, `int` without bool, and so on."""
+Test: TypeAlias = Callable[[object], bool]
+
+
+def test_of(hint: Any) -> Test:
+    """Return a test for a hint: tensors without dims, `int` without bool, the rest by beartype.
+
+    Lists and tuples are looked at item by item, all of them at every call. beartype answers yes
+    or no and is never asked why: its explanations print the values.
+    """
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
-        return torch.Tensor if hint.array_type is Any else hint.array_type
-    if hint is int:
-        return WHOLE_NUMBER
-    if hint is float:
-        return REAL_NUMBER
-    origin = typing.get_origin(hint)
+        kind = torch.Tensor if hint.array_type is Any else hint.array_type
+        return lambda value: is_a(value, kind)
+    if isinstance(hint, type) and hint in _PLAIN_TESTS:
+        return _PLAIN_TESTS[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return python_hint(typing.get_args(hint)[0])
+        return test_of(arguments[0])
     if origin in (Union, types.UnionType):
-        return Union[tuple(python_hint(member) for member in typing.get_args(hint))]
-    if origin in (list, tuple, collections.abc.Sequence):
-        items = tuple(
-            item if item is Ellipsis else python_hint(item) for item in typing.get_args(hint)
+        tests = [test_of(member) for member in arguments]
+        return lambda value: any(test(value) for test in tests)
+    if origin is tuple and Ellipsis not in arguments:
+        tests = [test_of(item) for item in arguments]
+        return lambda value: (
+            is_a(value, tuple)
+            and len(value) == len(tests)
+            and all(test(item) for test, item in zip(tests, value, strict=True))
         )
-        return origin[items]
-    return hint
+    if origin in _CONTAINERS:
+        kind, item_test = _CONTAINERS[origin], test_of(arguments[0])
+        return lambda value: is_a(value, kind) and all(map(item_test, value))
+    if type(hint) in (type, abc.ABCMeta, enum.EnumMeta):
+        return lambda value: is_a(value, hint)
+    if origin is collections.abc.Callable:
+        return callable
+    # The compiler cannot trace beartype's bookkeeping; such a hint counts in eager calls only.
+    return lambda value: (
+        torch.compiler.is_dynamo_compiling() or is_bearable(value, hint, conf=CONFIGURATION)
+    )
 
 
-def make_front_door(parameters: tuple[Parameter, ...]) -> Callable[..., None] | None:
-    """Return a beartype-decorated function over the parameters beartype has to look at.
+_CONTAINERS: Mapping[Any, Any] = {
+    list: list,
+    tuple: tuple,
+    collections.abc.Sequence: collections.abc.Sequence,
+}
+_PLAIN_TESTS: Mapping[Any, Test] = {
+    **dict(SCALAR_TESTS.values()),
+    type(None): lambda value: value is None,
+    torch.Size: lambda value: is_a(value, torch.Size),
+}
+
+
+def make_front_door(parameters: tuple[Parameter, ...]) -> Callable[..., bool] | None:
+    """Return a test over the values of the parameters that `needs_beartype` names.
 
     Raises:
         ContractDefinitionError: beartype cannot check one of the hints.
     """
-    watched = [parameter for parameter in parameters if needs_beartype(parameter)]
-    if not watched:
+    hints = [parameter.hint for parameter in parameters if needs_beartype(parameter)]
+    if not hints:
         return None
-
-    def front_door(*arguments: object) -> None:
-        """Check Python types."""
-
-    source = f"def front_door({', '.join(parameter.name for parameter in watched)}): pass"
-    namespace: dict[str, Any] = {}
-    exec(source, namespace)
-    door = namespace["front_door"]
-    door.__annotations__ = {p.name: python_hint(p.hint) for p in watched}
+    tests = [test_of(hint) for hint in hints]
     try:
-        return typing.cast(Callable[..., None], beartype(conf=CONFIGURATION)(door))
+        for hint in hints:
+            is_bearable(None, hint, conf=CONFIGURATION)
     except BeartypeException as error:
         raise ContractDefinitionError(f"beartype cannot check an annotation: {error}") from error
+    if len(tests) == 1:
+        return tests[0]
+
+    def front_door(*values: object) -> bool:
+        return all(test(value) for test, value in zip(tests, values, strict=True))
+
+    return front_door
 
 
 def has_python_type(parameter: Parameter, value: object) -> bool:
@@ -110,27 +160,32 @@ def has_python_type(parameter: Parameter, value: object) -> bool:
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         return True
     if needs_beartype(parameter):
-        return is_bearable(value, python_hint(parameter.hint), conf=CONFIGURATION)
+        return _passes(test_of(parameter.hint), value)
     if any(hint in (Any, object) for hint in parameter.other_hints):
         return True
     if value is None:
         return parameter.optional
-    for slot in parameter.slots:
-        if slot.path:
-            length = len(typing.get_args(_tuple_hint(parameter.hint)))
-            return isinstance(value, tuple) and len(value) == length
-        if slot.repeated is not None:
-            if isinstance(value, slot.repeated):
-                return True
-        elif isinstance(value, tuple(array.array_type for array in slot.arrays)):
-            return True
-    tests: dict[str, Callable[[object], bool]] = {
-        "int": is_whole_number,
-        "float": is_real_number,
-        "bool": lambda item: isinstance(item, (bool, torch.SymBool)),
-        "str": lambda item: isinstance(item, str),
-    }
-    return any(tests[scalar](value) for scalar in parameter.scalars)
+    tests = [SCALAR_TESTS[scalar][1] for scalar in parameter.scalars]
+    return any(test(value) for test in tests) or any(
+        _holds(parameter, slot, value) for slot in parameter.slots
+    )
+
+
+def _holds(parameter: Parameter, slot: Slot, value: object) -> bool:
+    """Tell whether a value has the outer type of a slot."""
+    if slot.path:
+        return is_a(value, tuple) and len(value) == tuple_length(parameter)
+    if slot.repeated is not None:
+        return is_a(value, slot.repeated)
+    return any(is_a(value, array.array_type) for array in slot.arrays)
+
+
+def _passes(test: Test, value: object) -> bool:
+    """Ask a test; a value that cannot even be looked at has no type that anyone asked for."""
+    try:
+        return test(value)
+    except Exception:
+        return False
 
 
 def tuple_length(parameter: Parameter) -> int:

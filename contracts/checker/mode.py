@@ -80,3 +80,8 @@ def mode(name: str) -> contextlib.AbstractContextManager[None]:
     if name not in MODES:
         raise ValueError(f"unknown mode {name!r}: expected one of {', '.join(MODES)}.")
     return switch.entered(name)
+
+
+def in_debug_mode() -> bool:
+    """Tell whether this context is in debug mode."""
+    return switch.maybe_debug and switch.current == "debug"

@@ -2,60 +2,106 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import keyword
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from tensorpact.contracts.checker.code import Locals, may_fail, reads_instance, safe_variable
-from tensorpact.contracts.language.binding import FromLet, FromSolving, axes_of
-from tensorpact.contracts.language.checks import ExtentCheck
+from tensorpact.contracts.checker.code import Locals
+from tensorpact.contracts.checker.names import Names
+from tensorpact.contracts.language.binding import (
+    Binding,
+    FromLet,
+    FromSolving,
+    axes_of,
+    slots_of,
+)
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.dims import Computed, Spliced
 from tensorpact.contracts.language.dtypes import dtype_text
-from tensorpact.contracts.language.expression import Expression
-from tensorpact.contracts.language.facets import LastDimContiguous, Mutated, Strides
+from tensorpact.contracts.language.evaluation import cdiv, power_of_two
+from tensorpact.contracts.language.expression import Call, Expression, walk
+from tensorpact.contracts.language.facets import Strides
 from tensorpact.contracts.language.parameters import Slot
 from tensorpact.contracts.language.rows import Relation
 from tensorpact.contracts.language.strides import parse_strides
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"cdiv": cdiv, "power_of_two": power_of_two}
+
+
+def function_name(contract: Contract[..., Any]) -> str:
+    """Return the name of the generated function."""
+    name = contract.name.rpartition(".")[2]
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "guarded"
 
 
 class Scope:
     """How a contract's parameters, dims, shapes and constants are spelled in its guard."""
 
-    def __init__(self, contract: Contract[..., Any]) -> None:
+    def __init__(
+        self, contract: Contract[..., Any], further_expressions: Iterable[Expression] = ()
+    ) -> None:
         self.contract = contract
         self.constants: dict[str, object] = {}
-        self.parameters = frozenset(parameter.name for parameter in contract.parameters)
         self.bindings = {b.name: b for b in (*contract.bindings, *contract.output_bindings)}
-        dims = {
-            name: name if name in self._int_parameters() else safe_variable(name, self.parameters)
-            for name in self.bindings
-        }
-        maybe = {binding.name for binding in self.bindings.values() if not binding.always}
-        maybe |= {p.name for p in contract.parameters if p.optional and p.name not in dims}
-        self.locals = Locals(dims, frozenset(maybe), {})
-        kept = [s for s in contract.slots if not (s.path or s.repeated) and self.needs_shape(s)]
-        self.locals = replace(self.locals, shapes={s.name: f"{s.name}_shape" for s in kept})
-
-    def _int_parameters(self) -> frozenset[str]:
-        return frozenset(p.name for p in self.contract.parameters if p.binds_dim)
+        self._names = Names([function_name(contract), *(p.name for p in contract.parameters)])
+        self._dtype_sets: dict[frozenset[torch.dtype], str] = {}
+        integers = {p.name for p in contract.parameters if p.binds_dim}
+        self.locals = Locals(
+            dims={
+                name: name if name in integers else self._names.spell("dim", name)
+                for name in self.bindings
+            },
+            maybe_dims=frozenset(b.name for b in self.bindings.values() if not b.always),
+            maybe_arguments=frozenset(p.name for p in contract.parameters if p.optional),
+            functions={
+                part.function: self._function(part.function)
+                for node in (*self._expressions(), *further_expressions)
+                for part in walk(node)
+                if isinstance(part, Call)
+            },
+            shapes={},
+        )
+        self._sources = {slot.name for b in self.bindings.values() for slot in _read_by(b)}
+        kept = [s for s in contract.slots if not (s.path or s.repeated) and self.keeps_shape(s)]
+        self.locals = replace(self.locals, shapes={s.name: self.shape(s.name) for s in kept})
 
     def constant(self, name: str, value: object) -> str:
         """Register a global of the generated function and return its name."""
-        wanted, number = name, 1
-        while self.constants.get(wanted, value) is not value or wanted in self.parameters:
-            number += 1
-            wanted = f"{name}_{number}"
-        self.constants[wanted] = value
-        return wanted
+        for known, other in self.constants.items():
+            if other is value:
+                return known
+        spelled = self._names.new(name)
+        self.constants[spelled] = value
+        return spelled
+
+    def builtin(self, name: str) -> str:
+        """Return how the generated function calls a builtin, whatever the parameters are named."""
+        return self.constant(name, getattr(builtins, name))
+
+    def part(self, variable: str, what: str) -> str:
+        """Return the variable for something read from another variable: its shape, an item."""
+        return self._names.spell(what, variable, f"{variable}_{what}")
+
+    def shape(self, variable: str) -> str:
+        """Return the variable that holds the shape of a tensor."""
+        return self.part(variable, "shape")
 
     def value(self, slot: Slot) -> str:
         """Return the variable that holds what was passed in a slot."""
         if slot.is_output:
-            return "_result" if not slot.path else f"_result_{slot.path[0]}"
-        return slot.name if not slot.path else f"{slot.parameter}_{slot.path[0]}"
+            result = self.local("_result")
+            return self.part(result, str(slot.path[0])) if slot.path else result
+        return self.part(slot.parameter, str(slot.path[0])) if slot.path else slot.name
+
+    def local(self, name: str) -> str:
+        """Return the variable for something that belongs to the whole call."""
+        return self._names.spell("local", name)
 
     def signature(self) -> str:
         """Return the parameter list with defaults."""
@@ -84,64 +130,63 @@ class Scope:
 
     def _default(self, name: str, value: object) -> str:
         simple = value is None or type(value) in (bool, int, str)
-        return repr(value) if simple else self.constant(f"_default_{name}", value)
+        if simple or (type(value) is float and math.isfinite(value)):
+            return repr(value)
+        return self.constant(f"_default_{name}", value)
 
     def dtype_mismatch(self, value: str, dtypes: frozenset[torch.dtype], name: str) -> str:
         """Return the condition under which a tensor has none of these dtypes."""
         if len(dtypes) == 1:
             (dtype,) = dtypes
             return f"{value}.dtype is not {self.constant(dtype_text(dtype), dtype)}"
-        known = next((k for k, v in self.constants.items() if v == dtypes), None)
-        return f"{value}.dtype not in {known or self.constant(f'{name}_dtypes', dtypes)}"
+        if dtypes not in self._dtype_sets:
+            self._dtype_sets[dtypes] = self.constant(f"{name}_dtypes", dtypes)
+        return f"{value}.dtype not in {self._dtype_sets[dtypes]}"
 
-    def needs_shape(self, slot: Slot) -> bool:
+    def keeps_shape(self, slot: Slot) -> bool:
         """Tell whether the shape is read more than once, so that it is kept in a variable."""
-        if slot.repeated or len(slot.arrays) > 1 or not self.compares_whole_shape(slot):
-            return True
-        return any(isinstance(facet, (LastDimContiguous, Mutated, Strides)) for facet in slot.facets)
-
-    def compares_whole_shape(self, slot: Slot) -> bool:
-        """Tell whether one comparison of the shape with a tuple says everything about it."""
         from tensorpact.contracts.checker.axes_code import whole_shape
 
-        return len(slot.arrays) == 1 and whole_shape(self, slot, 0) is not None
+        if slot.repeated or len(slot.arrays) > 1 or slot.name in self._sources:
+            return True
+        if slot.arrays[0].takes_any_shape:
+            return False
+        return whole_shape(self, slot, 0) is None
 
-    @property
-    def positive(self) -> frozenset[str]:
-        """The dims that are known to be at least 1 once they are bound."""
-        checked = {c.name for c in self.contract.checks if isinstance(c, ExtentCheck)}
-        return frozenset(name for name in checked if self.bindings[name].always)
+    def _function(self, name: str) -> str:
+        if name in _FUNCTIONS:
+            return self.constant(name, _FUNCTIONS[name])
+        return self.builtin(name)
 
-    @property
-    def risky(self) -> bool:
-        """Whether some expression may raise on a bad call, so that the guard needs a `try`."""
-        instances = frozenset(p.name for p in self.contract.parameters if not p.slots)
-        return any(
-            may_fail(node, self.positive) or reads_instance(node, instances)
-            for node in self._expressions()
-        )
-
-    def _expressions(self) -> list[Expression]:
+    def _expressions(self) -> Iterator[Expression]:
+        """Yield every expression that the guard may hold."""
         contract = self.contract
-        found = list(contract.let.values())
+        yield from contract.let.values()
         if contract.early_return is not None:
-            found.append(contract.early_return)
+            yield contract.early_return
         for condition in contract.where:
-            found += [condition.when] if condition.when is not None else []
-            found += [condition.expression] if isinstance(condition, Relation) else []
-        for slot in contract.slots:
-            found += [
-                axis.expression
-                for _, _, axis in axes_of(slot)
-                if isinstance(axis, (Computed, Spliced))
-            ]
+            if condition.when is not None:
+                yield condition.when
+            if isinstance(condition, Relation):
+                yield condition.expression
+        for slot in (*contract.slots, *contract.returned.slots):
+            for _, _, axis in axes_of(slot):
+                if isinstance(axis, (Computed, Spliced)):
+                    yield axis.expression
             for facet in slot.facets:
                 if isinstance(facet, Strides):
-                    found += [stride for stride in parse_strides(facet.pattern) if stride]
-        for binding in contract.bindings:
+                    yield from filter(None, parse_strides(facet.pattern))
+        for binding in self.bindings.values():
             for source in binding.sources:
                 if isinstance(source, FromSolving):
-                    found += [source.rest]
+                    yield from (source.factor, source.rest)
                 elif isinstance(source, FromLet):
-                    found.append(source.expression)
-        return found
+                    yield source.expression
+
+
+def _read_by(binding: Binding) -> Iterator[Slot]:
+    """Yield the slots whose shapes are read to give a dim its value."""
+    for source in binding.sources:
+        yield from slots_of(source)
+        if source.settles:
+            return

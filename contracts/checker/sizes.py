@@ -11,15 +11,16 @@ def broadcast_sizes(*shapes: Sequence[int]) -> tuple[int, ...] | None:
     >>> broadcast_sizes((3, 1), (4,))
     (3, 4)
     """
-    rank = max((len(shape) for shape in shapes), default=0)
-    result = [1] * rank
+    result: list[int] = []
     for shape in shapes:
-        for offset, size in enumerate(reversed(shape), start=1):
+        result = [1] * (len(shape) - len(result)) + result
+        lead = len(result) - len(shape)
+        for axis, size in enumerate(shape, start=lead):
             if size == 1:
                 continue
-            if result[-offset] not in (1, size):
+            if result[axis] not in (1, size):
                 return None
-            result[-offset] = size
+            result[axis] = size
     return tuple(result)
 
 

@@ -11,48 +11,55 @@ from typing import Any
 
 import torch
 
-from tensorpact.contracts.checker.examination import Examination, Item, axis_size
+from tensorpact.contracts.checker.examination import (
+    Examination,
+    Item,
+    NoValueError,
+    axis_size,
+    shape_of,
+)
 from tensorpact.contracts.language.binding import dim_names, shape_index
 from tensorpact.contracts.language.dims import Axis, Computed, Named, Spliced, Variadic, dims_text
 from tensorpact.contracts.language.dtypes import dtype_text
 from tensorpact.contracts.language.evaluation import Unbound
 from tensorpact.contracts.language.facets import Facet
 from tensorpact.contracts.language.parameters import ArraySpec, Parameter, Slot
+from tensorpact.contracts.language.plain_text import plain_text
 from tensorpact.contracts.language.rows import Condition, Predicate
 
 Words = tuple[str, str, str, str, str]
 
 
 def wrong_type(parameter: Parameter, value: object) -> Words:
-    """A value of another Python type than the parameter takes."""
+    """Describe a value of another Python type than the parameter takes."""
     expected, actual = type_words(parameter), value_words(value)
     text = f"`{parameter.name}` must be {expected}: got {actual}."
     return parameter.name, expected, actual, text, f"the annotation of `{parameter.name}`"
 
 
 def wrong_item(item: Item) -> Words:
-    """Something that is no tensor where one belongs."""
+    """Describe something that is no tensor where one belongs."""
     expected, actual = _classes(item.slot), value_words(item.value)
     return item.name, expected, actual, f"`{item.name}` must be {expected}: got {actual}.", ""
 
 
 def missing_item(slot: Slot) -> Words:
-    """Nothing where a tensor belongs."""
+    """Describe nothing where a tensor belongs."""
     expected = _classes(slot)
     return slot.name, expected, "None", f"`{slot.name}` must be {expected}: got None.", ""
 
 
 def wrong_rank(item: Item) -> Words:
-    """A tensor with another number of axes."""
+    """Describe a tensor with another number of axes."""
     patterns = " or ".join(_rank_words(array) for array in item.slot.arrays)
-    actual = f"shape {item.shape}"
+    actual = item.shape_words
     text = f"`{item.name}` must have {patterns}: got {actual}."
     return item.name, patterns, actual, text, f"the annotation of `{item.name}`"
 
 
 def wrong_dtype(item: Item) -> Words:
-    """A dtype outside the annotation."""
-    fitting = [a for a in item.slot.arrays if a.accepts_rank(len(item.shape))]
+    """Describe a dtype outside the annotation."""
+    fitting = [item.slot.arrays[index] for index in item.fitting]
     expected = " or ".join(dict.fromkeys(_dtype_words(array) for array in fitting))
     actual = dtype_text(item.value.dtype)
     text = f"`{item.name}` must have dtype {expected}: got {actual}."
@@ -60,23 +67,23 @@ def wrong_dtype(item: Item) -> Words:
 
 
 def wrong_dtype_of(item: Item, other: str, wanted: str) -> Words:
-    """A dtype that differs from another argument's."""
+    """Describe a dtype that differs from another argument's."""
     actual = dtype_text(item.value.dtype)
     text = f"`{item.name}` must have dtype {wanted}, the dtype of `{other}`: got {actual}."
     return item.name, f"dtype {wanted}", f"dtype {actual}", text, f"the dtype of `{other}`"
 
 
 def wrong_axis(found: Examination, item: Item, position: int) -> Words:
-    """An axis whose size is not the expected one."""
+    """Describe an axis whose size is not the expected one."""
     axes = item.slot.arrays[item.array or 0].axes
     axis = axes[position]
     actual = axis_size(item, position)
     try:
         expected = found.expected_size(item, axis)
-    except (ArithmeticError, AttributeError) as error:
+    except NoValueError as error:
         expected = f"the value of {axis.text}, which cannot be computed ({error})"
     origin = _origins(found, axis)
-    wanted = tuple(expected) if isinstance(expected, torch.Size) else expected
+    wanted = _plain(expected) if isinstance(expected, (int, tuple, torch.SymInt)) else expected
     place = _place(item, position)
     text = (
         f"`{item.name}` must have shape {dims_text(axes)}: {place} must be {wanted}, "
@@ -87,7 +94,7 @@ def wrong_axis(found: Examination, item: Item, position: int) -> Words:
 
 
 def unsolvable_axis(found: Examination, item: Item, position: int, name: str) -> Words:
-    """An axis that no positive whole value of its unknown dim explains."""
+    """Describe an axis that no positive whole value of its unknown dim explains."""
     axes = item.slot.arrays[item.array or 0].axes
     axis = axes[position]
     assert isinstance(axis, Computed)
@@ -98,7 +105,7 @@ def unsolvable_axis(found: Examination, item: Item, position: int, name: str) ->
     expected = f"{axis.text} in {place} for a whole {name} >= {low}"
     text = (
         f"`{item.name}` must have shape {dims_text(axes)}: no whole {name} >= {low} makes "
-        f"{axis.text} equal to {axis_size(item, position)}, the size of {place} in shape "
+        f"{axis.text} equal to {_plain(axis_size(item, position))}, the size of {place} in shape "
         f"{item.shape}"
     )
     text = f"{text}; {origin}." if origin else f"{text}."
@@ -106,23 +113,23 @@ def unsolvable_axis(found: Examination, item: Item, position: int, name: str) ->
 
 
 def empty_dim(found: Examination, name: str, argument: str) -> Words:
-    """A dim below 1 that may not be."""
-    value = found.dims[name]
+    """Describe a dim below 1 that may not be."""
+    value = _plain(found.dims[name])
     origin = found.origins[name]
     text = f"`{name}` must be at least 1: got {value} from {origin}."
     return argument, f"{name} >= 1", f"{name} = {value}", text, origin
 
 
 def wrong_layout(item: Item, facet: Facet) -> Words:
-    """Strides the op does not take."""
-    actual = f"shape {item.shape} with strides {tuple(item.value.stride())}"
+    """Describe strides the op does not take."""
+    actual = _memory_words(item)
     text = f"`{item.name}` must be {_layout_words(facet)}: got {actual}."
     return item.name, facet.describe(), actual, text, ""
 
 
 def written_twice(item: Item) -> Words:
-    """An output with elements that share memory."""
-    actual = f"shape {item.shape} with strides {tuple(item.value.stride())}"
+    """Describe an output with elements that share memory."""
+    actual = _memory_words(item)
     text = (
         f"`{item.name}` is written in place and must not be expanded: got {actual}, in which "
         "several elements are one place in memory."
@@ -131,34 +138,34 @@ def written_twice(item: Item) -> Words:
 
 
 def wrong_device(item: Item, anchor: Item) -> Words:
-    """A tensor on another device than the first."""
+    """Describe a tensor on another device than the first."""
     expected, actual = str(anchor.value.device), str(item.value.device)
     text = f"`{item.name}` must be on {expected}, the device of `{anchor.name}`: got {actual}."
     return item.name, expected, actual, text, f"the device of `{anchor.name}`"
 
 
 def wrong_device_of(item: Item, other: str, wanted: torch.device) -> Words:
-    """A tensor on another device than the one it is tied to."""
+    """Describe a tensor on another device than the one it is tied to."""
     actual = str(item.value.device)
     text = f"`{item.name}` must be on {wanted}, the device of `{other}`: got {actual}."
     return item.name, str(wanted), actual, text, f"the device of `{other}`"
 
 
 def same_object(item: Item, other: str) -> Words:
-    """One tensor passed where two are needed."""
+    """Describe one tensor passed where two are needed."""
     expected = f"another tensor than `{other}`"
     text = f"`{item.name}` and `{other}` must be different tensors: got one tensor for both."
     return item.name, expected, f"the same tensor as `{other}`", text, ""
 
 
 def other_object(item: Item, other: str) -> Words:
-    """A result that is not the tensor that was passed in."""
+    """Describe a result that is not the tensor that was passed in."""
     text = f"`{item.name}` must be the tensor passed as `{other}`: got another one."
     return item.name, f"the tensor passed as `{other}`", "another tensor", text, ""
 
 
 def broken_relation(found: Examination, condition: Condition) -> Words:
-    """A relation of `where` that does not hold."""
+    """Describe a relation of `where` that does not hold."""
     names: tuple[str, ...]
     if isinstance(condition, Predicate):
         names = condition.names
@@ -190,19 +197,20 @@ def type_words(parameter: Parameter) -> str:
 
 
 def value_words(value: object) -> str:
-    """Say what a value is, without printing a tensor."""
+    """Say what a value is, without printing a tensor or asking a strange object for its text."""
+    kind = type(value)
     if value is None:
         return "None"
-    kind = type(value).__name__
-    if isinstance(value, torch.Tensor):
-        return f"a {kind} of shape {tuple(value.shape)}"
-    if isinstance(value, (bool, int, float)):
-        return f"{kind} {value!r}"
-    if isinstance(value, str):
-        return f"str {value!r}" if len(value) <= 40 else f"str of {len(value)} characters"
-    if isinstance(value, (list, tuple)):
-        return f"{kind} of {len(value)}"
-    return kind
+    if isinstance(value, torch.Tensor) and issubclass(kind, torch.Tensor):
+        shape = shape_of(value)
+        return f"a {kind.__name__}{'' if shape is None else f' of shape {shape}'}"
+    if isinstance(value, str) and kind is str and len(value) > 40:
+        return f"str of {len(value)} characters"
+    if isinstance(value, (list, tuple)) and kind in (list, tuple):
+        return f"{kind.__name__} of {len(value)}"
+    if kind in (bool, int, float, str):
+        return f"{kind.__name__} {plain_text(value, quoted=True)}"
+    return kind.__name__
 
 
 def _hint_words(hint: Any) -> str:
@@ -237,6 +245,13 @@ def _layout_words(facet: Facet) -> str:
     )
 
 
+def _memory_words(item: Item) -> str:
+    try:
+        return f"{item.shape_words} with strides {tuple(item.value.stride())}"
+    except RuntimeError:
+        return f"{item.shape_words} in the layout {item.value.layout}"
+
+
 def _place(item: Item, position: int) -> str:
     array = item.array or 0
     if item.slot.arrays[array].flexible == position:
@@ -245,8 +260,8 @@ def _place(item: Item, position: int) -> str:
     return f"axis {index if index >= 0 else len(item.shape) + index}"
 
 
-def _plain(size: Any) -> Any:
-    return tuple(size) if isinstance(size, tuple) else size
+def _plain(size: Any) -> str:
+    return plain_text(tuple(size) if issubclass(type(size), (tuple, list)) else size)
 
 
 def _origins(found: Examination, axis: Axis) -> str:
@@ -272,4 +287,4 @@ def _named_value(found: Examination, name: str) -> Any:
         value = found.values.read(name)
     except Unbound:
         return "?"
-    return value_words(value) if isinstance(value, torch.Tensor) else _plain(value)
+    return value_words(value) if issubclass(type(value), (torch.Tensor, list)) else _plain(value)

@@ -7,16 +7,15 @@ from typing import Any
 
 from tensorpact.contracts.checker.code import Writer, joined
 from tensorpact.contracts.checker.front_door import (
-    FrontDoorViolation,
-    is_real_number,
-    is_whole_number,
+    SCALAR_TESTS,
+    is_a,
     make_front_door,
     needs_beartype,
     tuple_length,
 )
 from tensorpact.contracts.checker.scope import Scope
 from tensorpact.contracts.language.contract import Contract
-from tensorpact.contracts.language.parameters import Parameter
+from tensorpact.contracts.language.parameters import Parameter, Scalar, Slot
 
 
 def write_type_checks(
@@ -28,21 +27,16 @@ def write_type_checks(
         for parameter in contract.parameters
         if (condition := type_condition(parameter, scope)) is not None
     ]
+    door = make_front_door(contract.parameters)
+    if door is not None:
+        watched = ", ".join(p.name for p in contract.parameters if needs_beartype(p))
+        conditions.append(f"{scope.constant('_front_door', door)}({watched})")
     if conditions:
         with writer.block("if not ("):
             for index, condition in enumerate(conditions):
                 lead = "and " if index else ""
                 writer.write(f"{lead}({condition})" if " or " in condition else lead + condition)
         with writer.block("):"):
-            writer.write(fail)
-    door = make_front_door(contract.parameters)
-    if door is not None:
-        watched = ", ".join(p.name for p in contract.parameters if needs_beartype(p))
-        scope.constant("_front_door", door)
-        scope.constant("_FrontDoorViolation", FrontDoorViolation)
-        with writer.block("try:"):
-            writer.write(f"_front_door({watched})")
-        with writer.block("except _FrontDoorViolation:"):
             writer.write(fail)
 
 
@@ -58,33 +52,37 @@ def type_condition(parameter: Parameter, scope: Scope) -> str | None:
     members: list[str] = []
     for slot in parameter.slots:
         if slot.path:
-            length = tuple_length(parameter)
-            members = [f"isinstance({name}, tuple) and len({name}) == {length}"]
+            length = f"{scope.builtin('len')}({name}) == {tuple_length(parameter)}"
+            members = [f"({kind_test(name, tuple, scope)}) and {length}"]
         elif slot.repeated is not None:
-            kind = scope.constant(slot.repeated.__name__, slot.repeated)
-            members.append(f"isinstance({name}, {kind})")
+            members.append(kind_test(name, slot.repeated, scope))
         else:
             members += array_types(name, slot, scope)
     if parameter.optional:
         members.insert(0, f"{name} is None")
     for scalar in parameter.scalars:
-        members += _scalar_members(name, scalar, scope)
+        members += _scalar_tests(name, scalar, scope)
     return joined(list(dict.fromkeys(members)), "or") if members else None
 
 
-def array_types(value: str, slot: Any, scope: Scope) -> list[str]:
-    """Return one `isinstance` per tensor class of a slot."""
-    classes = dict.fromkeys(array.array_type for array in slot.arrays)
-    return [f"isinstance({value}, {scope.constant(cls.__name__, cls)})" for cls in classes]
+def array_types(value: str, slot: Slot, scope: Scope) -> list[str]:
+    """Return one test per tensor class of a slot."""
+    return [
+        kind_test(value, kind, scope)
+        for kind in dict.fromkeys(array.array_type for array in slot.arrays)
+    ]
 
 
-def _scalar_members(name: str, scalar: str, scope: Scope) -> list[str]:
-    if scalar == "int":
-        scope.constant("is_whole_number", is_whole_number)
-        return [f"type({name}) is int", f"is_whole_number({name})"]
-    if scalar == "float":
-        scope.constant("is_real_number", is_real_number)
-        return [f"type({name}) is float", f"type({name}) is int", f"is_real_number({name})"]
-    if scalar == "bool":
-        return [f"{name} is True", f"{name} is False"]
-    return [f"isinstance({name}, str)"]
+def kind_test(value: str, kind: type, scope: Scope) -> str:
+    """Return the test for a class: the exact class at once, a subclass by a call."""
+    spelled = scope.constant(kind.__name__, kind)
+    call = f"{scope.constant('is_a', is_a)}({value}, {spelled})"
+    if inspect.isabstract(kind):
+        return call
+    return f"{scope.builtin('type')}({value}) is {spelled} or {call}"
+
+
+def _scalar_tests(value: str, scalar: Scalar, scope: Scope) -> list[str]:
+    kind, test = SCALAR_TESTS[scalar]
+    exact = f"{scope.builtin('type')}({value}) is {scope.builtin(kind.__name__)}"
+    return [exact, f"{scope.constant(test.__name__, test)}({value})"]

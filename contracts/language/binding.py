@@ -152,8 +152,11 @@ def plan_bindings(
     let: Mapping[str, Expression],
     anchors: tuple[str, ...],
     already: tuple[Binding, ...] = (),
+    names: frozenset[str] = frozenset(),
 ) -> tuple[Binding, ...]:
     """Return the bindings of all dims in the order in which they are computed.
+
+    `already` are bound and stay as they are; `names` are further parameters that may be spliced.
 
     Raises:
         ContractDefinitionError: a dim of an expression is bound nowhere.
@@ -171,7 +174,7 @@ def plan_bindings(
     planner.bind_plain([slot for slot in slots if slot.always_there])
     planner.bind_plain(slots)
     planner.solve(slots)
-    planner.refuse_unbound({p.name for p in parameters})
+    planner.refuse_unbound({*names, *(p.name for p in parameters)})
     return tuple(planner.bound.values())[len(already) :]
 
 
@@ -184,6 +187,7 @@ class _Planner:
         self.slots = slots
         self.let = let
         self.bound = bound
+        self.settled = frozenset(bound)
 
     def add(self, binding: Binding) -> None:
         self.bound[binding.name] = binding
@@ -261,10 +265,12 @@ class _Planner:
             for other in slot.arrays[array].axes
             if isinstance(other, Named) and other.per_item
         }
-        unknown = [name for name in names if name not in self.bound and name not in local]
-        if len(unknown) == 1 and not local.intersection(names):
+        unknown = [name for name in names if name not in self.bound]
+        if local.intersection(names):
+            return False
+        if len(unknown) == 1:
             name = unknown[0]
-        elif not unknown and len(names) >= 1:
+        elif not unknown:
             return self.add_fallback(slot, array, position, axis.expression, names)
         else:
             return False
@@ -282,6 +288,8 @@ class _Planner:
         """Let an expression also give a dim that is otherwise bound by optional tensors only."""
         for name in names:
             binding = self.bound[name]
+            if name in self.settled:
+                continue
             optional = not binding.always and isinstance(binding.sources[0], (FromAxis, FromOne))
             seen = any(isinstance(source, FromSolving) for source in binding.sources)
             others = all(self.bound[other].always for other in names if other != name)
@@ -372,3 +380,17 @@ def slots_of(source: Source) -> tuple[Slot, ...]:
             return tuple(part.slot for part in parts)
         case _:
             return ()
+
+
+def computed_from(binding: Binding, bindings: Iterable[Binding]) -> list[Binding]:
+    """Return those of `bindings` whose dims the expressions of a binding read."""
+    names: set[str] = set()
+    for source in binding.sources:
+        match source:
+            case FromLet(expression):
+                names.update(dim_names(expression))
+            case FromSolving(_, _, _, factor, rest):
+                names.update(dim_names(factor), dim_names(rest))
+            case _:
+                pass
+    return [b for b in bindings if b.name in names and b.name != binding.name]

@@ -178,7 +178,8 @@ def build_contract(
         definitions = {name: _parsed(text, f"`let` {name}") for name, text in (let or {}).items()}
         slots = tuple(slot for parameter in parameters for slot in parameter.slots)
         bindings = plan_bindings(parameters, slots, definitions, tuple(anchors))
-        outputs = plan_bindings((), returned.slots, {}, (), already=bindings)
+        arguments = frozenset(parameter.name for parameter in parameters)
+        outputs = plan_bindings((), returned.slots, {}, (), already=bindings, names=arguments)
         built: Contract[P, R] = Contract(
             name=function.__qualname__,
             module=function.__module__,

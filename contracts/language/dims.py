@@ -16,12 +16,18 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
 from tensorpact.contracts.language.expression import Constant, Expression, Name
-from tensorpact.contracts.language.expression_parser import parse_expression
+from tensorpact.contracts.language.expression_parser import (
+    MAXIMUM_DIGITS,
+    may_be_number,
+    parse_expression,
+    spelled,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ def _parse_axis(text: str, tuple_parameters: frozenset[str]) -> Axis:
     element = _take_modifiers(text)
     if not element.rest or element.rest.isidentifier():
         return _named_axis(element)
-    if element.rest.isdigit():
+    if element.rest.isascii() and element.rest.isdecimal():
         return _fixed_axis(element)
     return _computed_axis(element, tuple_parameters)
 
@@ -174,35 +180,35 @@ def _named_axis(element: _Element) -> Axis:
         return Variadic(None, text=element.text) if "*" in modifiers else Anonymous(element.text)
     if not element.rest:
         raise element.mistake("a name is missing after the modifier")
+    name = spelled(element.rest)
+    if keyword.iskeyword(name):
+        raise element.mistake(f"`{name}` is a word of Python, not a name")
     if "*" in modifiers:
         if "?" in modifiers:
             raise element.mistake("`?` is for a single axis")
-        return Variadic(element.rest, broadcast, element.text)
-    return Named(element.rest, broadcast, "?" in modifiers, element.text)
+        return Variadic(name, broadcast, element.text)
+    return Named(name, broadcast, "?" in modifiers, element.text)
 
 
 def _fixed_axis(element: _Element) -> Fixed:
     _refuse(element, "a fixed size", "_", "?", "*")
+    if len(element.rest) > MAXIMUM_DIGITS:
+        raise element.mistake(f"more than {MAXIMUM_DIGITS} digits")
     return Fixed(int(element.rest), "#" in element.modifiers, element.text)
 
 
 def _computed_axis(element: _Element, tuple_parameters: frozenset[str]) -> Axis:
-    _refuse(element, "an expression", "_", "?")
+    _refuse(element, "an expression", "_", "?", "*")
     try:
-        expression = parse_expression(_without_braces(element.rest))
+        expression = parse_expression(_without_braces(element))
     except ContractDefinitionError as error:
         raise element.mistake(error.problem.rstrip("."), error.hint) from None
     broadcast = "#" in element.modifiers
-    braced = element.rest.startswith("{") and element.rest.endswith("}")
-    if "*" in element.modifiers and not braced:
-        raise element.mistake("`*` goes with a name or a braced tuple such as `*{shape}`")
-    if "*" in element.modifiers or (
-        isinstance(expression, Name) and expression.id in tuple_parameters
-    ):
+    if isinstance(expression, Name) and expression.id in tuple_parameters:
         if broadcast:
             raise element.mistake("a spliced tuple cannot broadcast")
         return Spliced(expression, element.text)
-    if isinstance(expression, Constant):
+    if isinstance(expression, Constant) or not may_be_number(expression):
         raise element.mistake("a size is a whole number from 0 up")
     return Computed(expression, broadcast, element.text)
 
@@ -214,6 +220,8 @@ def _refuse(element: _Element, kind: str, *modifiers: str) -> None:
             raise element.mistake(f"`{modifier}` ({meaning}) does not go with {kind}")
 
 
-def _without_braces(text: str) -> str:
+def _without_braces(element: _Element) -> str:
     """Turn the f-string form `{n}+1` into `(n)+1`; braces mean "the value of"."""
-    return text.replace("{", "(").replace("}", ")")
+    if "{{" in element.rest or "}}" in element.rest:
+        raise element.mistake("a value is written in single braces")
+    return element.rest.replace("{", "(").replace("}", ")")

@@ -23,7 +23,7 @@ from tensorpact.contracts.language.expression import (
 )
 
 
-class Unbound(Exception):
+class Unbound(Exception):  # noqa: N818
     """A name that an expression reads has no value in this call."""
 
 
@@ -139,12 +139,20 @@ def evaluate(node: Expression, values: Values) -> Any:
                     return False
                 left_value = right_value
             return True
-        case Logic("and", operands):
-            return all(evaluate(operand, values) for operand in operands)
-        case Logic(_, operands):
-            return any(evaluate(operand, values) for operand in operands)
+        case Logic(operator, operands):
+            return _first_that_decides(operator, operands, values)
         case Tuple(items):
             return tuple(evaluate(item, values) for item in items)
+
+
+def _first_that_decides(operator: str, operands: tuple[Expression, ...], values: Values) -> Any:
+    """Return what Python's `and` and `or` return: the first operand that decides, or the last."""
+    value = None
+    for operand in operands:
+        value = evaluate(operand, values)
+        if bool(value) is (operator == "or"):
+            break
+    return value
 
 
 def _owner(node: Expression, values: Values) -> Any:
@@ -164,24 +172,29 @@ def linear_in(node: Expression, unknown: str) -> tuple[Expression, Expression] |
     """Write an expression as `factor * unknown + rest`, or return None where that is impossible.
 
     Factor and rest are expressions over the other names. `2*H*K + HV*V` in `H` gives
-    `2*K` and `HV*V`; `n // 2` and `n * n` in `n` give None.
+    `2*K` and `HV*V`; `n // 2`, `n * n` and `n - n` in `n` give None.
     """
+    parts = _linear_parts(node, unknown)
+    return None if parts is None or parts[0] == Constant(0) else parts
+
+
+def _linear_parts(node: Expression, unknown: str) -> tuple[Expression, Expression] | None:
     if unknown not in names_in(node):
         return Constant(0), node
     match node:
         case Name():
             return Constant(1), Constant(0)
         case Unary("-", operand):
-            parts = linear_in(operand, unknown)
+            parts = _linear_parts(operand, unknown)
             return parts and (_minus(parts[0]), _minus(parts[1]))
         case Binary("+" | "-" as sign, left, right):
-            first, second = linear_in(left, unknown), linear_in(right, unknown)
+            first, second = _linear_parts(left, unknown), _linear_parts(right, unknown)
             if first is None or second is None:
                 return None
             return _joined(sign, first[0], second[0]), _joined(sign, first[1], second[1])
         case Binary("*", left, right):
             inside, factor = (left, right) if unknown in names_in(left) else (right, left)
-            parts = linear_in(inside, unknown)
+            parts = _linear_parts(inside, unknown)
             if parts is None or unknown in names_in(factor):
                 return None
             return _times(parts[0], factor), _times(parts[1], factor)
@@ -196,6 +209,8 @@ def _minus(node: Expression) -> Expression:
 
 
 def _joined(sign: str, left: Expression, right: Expression) -> Expression:
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(ARITHMETIC[sign](left.value, right.value))
     if right == Constant(0):
         return left
     if left == Constant(0):
@@ -204,8 +219,10 @@ def _joined(sign: str, left: Expression, right: Expression) -> Expression:
 
 
 def _times(left: Expression, right: Expression) -> Expression:
-    if left == Constant(0):
-        return left
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(ARITHMETIC["*"](left.value, right.value))
+    if Constant(0) in (left, right):
+        return Constant(0)
     if left == Constant(1):
         return right
-    return Binary("*", left, right)
+    return left if right == Constant(1) else Binary("*", left, right)

@@ -7,7 +7,7 @@ tensor reads (`kv.shape[0]`, `positions.numel()`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -161,6 +161,40 @@ def names_in(node: Expression) -> tuple[str, ...]:
     return tuple(found)
 
 
+def substituted(node: Expression, meanings: Mapping[str, Expression]) -> Expression:
+    """Put expressions in the place of names; a name that owns an attribute stays as it is."""
+
+    def inside(part: Expression) -> Expression:
+        return substituted(part, meanings)
+
+    def owned(part: Expression) -> Expression:
+        return part if isinstance(part, Name) else inside(part)
+
+    match node:
+        case Name(identifier):
+            return meanings.get(identifier, node)
+        case Constant():
+            return node
+        case Attribute(owner, name):
+            return Attribute(owned(owner), name)
+        case Subscript(owner, index):
+            return Subscript(inside(owner), inside(index))
+        case Method(owner, name, arguments):
+            return Method(owned(owner), name, tuple(map(inside, arguments)))
+        case Call(function, arguments):
+            return Call(function, tuple(map(inside, arguments)))
+        case Unary(operator, operand):
+            return Unary(operator, inside(operand))
+        case Binary(operator, left, right):
+            return Binary(operator, inside(left), inside(right))
+        case Compare(first, rest):
+            return Compare(inside(first), tuple((op, inside(right)) for op, right in rest))
+        case Logic(operator, operands):
+            return Logic(operator, tuple(map(inside, operands)))
+        case Tuple(items):
+            return Tuple(tuple(map(inside, items)))
+
+
 def conjuncts(node: Expression) -> tuple[Expression, ...]:
     """Split a top-level `and` into its operands."""
     if isinstance(node, Logic) and node.operator == "and":
@@ -190,6 +224,8 @@ _BINDING_STRENGTH = {
 
 def _print(node: Expression, outer: int) -> str:
     match node:
+        case Constant(int() | float() as value) if value < 0:
+            return _wrapped(repr(value), 7, outer)
         case Constant(value):
             return repr(value)
         case Name(identifier):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import keyword
+import math
 import re
-from dataclasses import dataclass
+import unicodedata
+from dataclasses import dataclass, replace
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
 from tensorpact.contracts.language.expression import (
@@ -21,11 +24,13 @@ from tensorpact.contracts.language.expression import (
     Subscript,
     Tuple,
     Unary,
+    text_of,
+    walk,
 )
 
 _TOKEN = re.compile(
     r"""\s*(?:
-        (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
+        (?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)
       | (?P<name>[^\W\d]\w*)
       | (?P<string>'[^'\\]*'|"[^"\\]*")
       | (?P<symbol>\*\*|//|<=|>=|==|!=|[-+*/%()<>.,\[\]&|^~@=!:])
@@ -33,6 +38,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=", "is", "in")
+_WORDS = ("and", "or", "not", "is", "in", "True", "False", "None")
 _LITERALS = {"True": True, "False": False, "None": None}
 _ADVICE = {
     "/": "Sizes are whole numbers: write `//`.",
@@ -41,8 +47,13 @@ _ADVICE = {
     "|": "Write `or`.",
     "!": "Write `not`.",
 }
-MAXIMUM_DEPTH = 64
+MAXIMUM_DEPTH = 32
 """Nesting an expression may have; deeper text is a mistake or an attack."""
+MAXIMUM_TOKENS = 256
+"""Words, numbers and signs an expression may have; what reads its tree may then be recursive."""
+MAXIMUM_DIGITS = 40
+"""Digits a number may have."""
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +88,48 @@ def _tokenize(text: str) -> list[_Token]:
             start = position + len(text[position:]) - len(text[position:].lstrip())
             raise _mistake(text, start, f"unexpected character {text[start]!r}")
         kind = str(match.lastgroup)
-        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
+        token = _Token(kind, match.group(kind), match.start(kind))
+        if kind == "name":
+            token = replace(token, text=_name(text, token))
+        if len(tokens) == MAXIMUM_TOKENS:
+            raise _mistake(text, token.position, f"more than {MAXIMUM_TOKENS} words and signs")
+        tokens.append(token)
         position = match.end()
     tokens.append(_Token("end", "", len(text)))
     return tokens
 
 
+def _name(text: str, token: _Token) -> str:
+    if not token.text.isidentifier():
+        raise _mistake(text, token.position, f"{token.text!r} is no name")
+    name = spelled(token.text)
+    if keyword.iskeyword(name) and name not in _WORDS:
+        raise _mistake(text, token.position, f"`{name}` is a word of Python, not a name")
+    return name
+
+
+def spelled(name: str) -> str:
+    """Spell a name as Python does, to which some letters are the same: `ﬁ` is `fi`."""
+    return unicodedata.normalize("NFKC", name)
+
+
 def _mistake(text: str, position: int, problem: str, hint: str = "") -> ContractDefinitionError:
-    shown = f"cannot read the expression {text!r}: {problem} at character {position + 1}."
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    shown = f"cannot read the expression {excerpt!r}: {problem} at character {position + 1}."
     return ContractDefinitionError(shown, hint=hint)
+
+
+def may_be_number(tree: Expression) -> bool:
+    """Tell whether an expression may have a number as its value; a truth value is none."""
+    match tree:
+        case Constant(value):
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case Compare() | Logic() | Unary("not", _) | Tuple():
+            return False
+        case Call(function, _):
+            return function not in ("power_of_two", "tuple")
+        case _:
+            return True
 
 
 class _Parser:
@@ -164,26 +208,58 @@ class _Parser:
             right = self.sum()
             if operator.startswith("is") and right != Constant(None):
                 raise _mistake(self.text, self.here.position, f"`{operator}` only takes None")
+            self.require_comparable(operator, rest, first, right)
             rest.append((operator, right))
         return Compare(first, tuple(rest)) if rest else first
+
+    def require_comparable(
+        self,
+        operator: str,
+        before: list[tuple[str, Expression]],
+        first: Expression,
+        right: Expression,
+    ) -> None:
+        left = before[-1][1] if before else first
+        if operator.startswith("is"):
+            if before or isinstance(first, Constant):
+                raise _mistake(self.text, self.here.position, f"`{operator}` compares one name")
+        elif Constant(None) in (left, right):
+            hint = f"Write `{'is' if operator == '==' else 'is not'} None`."
+            raise _mistake(self.text, self.here.position, f"`{operator}` with None", hint)
+        elif operator not in ("==", "!="):
+            self.require_number(left, operator)
+            self.require_number(right, operator)
 
     def sum(self) -> Expression:
         tree = self.product()
         while (operator := self.accept("+", "-")) is not None:
-            tree = Binary(operator, tree, self.product())
+            tree = self.arithmetic(operator, tree, self.product())
         return tree
 
     def product(self) -> Expression:
         tree = self.signed()
         while (operator := self.accept("*", "//", "%")) is not None:
-            tree = Binary(operator, tree, self.signed())
+            tree = self.arithmetic(operator, tree, self.signed())
         return tree
+
+    def arithmetic(self, operator: str, left: Expression, right: Expression) -> Expression:
+        for operand in (left, right):
+            self.require_number(operand, operator)
+        return Binary(operator, left, right)
+
+    def require_number(self, operand: Expression, operator: str) -> None:
+        if not may_be_number(operand):
+            problem = f"`{operator}` takes numbers, not `{text_of(operand)}`,"
+            raise _mistake(self.text, self.here.position, problem)
 
     def signed(self) -> Expression:
         count = 0
         while (sign := self.accept("-", "+")) is not None:
             count += sign == "-"
+        before = self.index
         tree = self.power()
+        if self.tokens[before - 1].text in ("-", "+"):
+            self.require_number(tree, self.tokens[before - 1].text)
         if count % 2 == 0:
             return tree
         if isinstance(tree, Constant) and isinstance(tree.value, (int, float)):
@@ -194,17 +270,22 @@ class _Parser:
         base = self.postfix()
         if self.accept("**") is None:
             return base
+        if any(isinstance(part, Binary) and part.operator == "**" for part in walk(base)):
+            raise _mistake(self.text, self.here.position, "a power of a power")
+        self.require_number(base, "**")
         exponent = self.signed()
-        whole = isinstance(exponent, Constant) and isinstance(exponent.value, int)
-        if not (whole and 0 <= exponent.value <= 64):  # type: ignore[union-attr,operator]
-            raise _mistake(self.text, self.here.position, "an exponent is a number from 0 to 64")
-        return Binary("**", base, exponent)
+        match exponent:
+            case Constant(int(value)) if 0 <= value <= 64 and not isinstance(value, bool):
+                return Binary("**", base, exponent)
+        raise _mistake(self.text, self.here.position, "an exponent is a number from 0 to 64")
 
     def postfix(self) -> Expression:
         tree = self.atom()
         while True:
             if self.accept("."):
                 name = self.identifier()
+                if name.startswith("__"):
+                    raise _mistake(self.text, self.here.position, f"`.{name}` is private")
                 if self.accept("("):
                     tree = self.method(tree, name)
                 else:
@@ -246,18 +327,28 @@ class _Parser:
         token = self.here
         if token.kind == "number":
             self.index += 1
-            return Constant(int(token.text) if token.text.isdigit() else float(token.text))
+            return Constant(self.number(token))
         if token.kind == "string":
             self.index += 1
             return Constant(token.text[1:-1])
         if self.accept("("):
             return self.parenthesis()
-        if token.kind == "name" and token.text not in ("and", "or", "is", "in", "not"):
+        if token.kind == "name" and token.text not in _WORDS[:5]:
             self.index += 1
             if token.text in _LITERALS:
                 return Constant(_LITERALS[token.text])
             return self.call(token) if self.accept("(") else Name(token.text)
         raise self.unexpected()
+
+    def number(self, token: _Token) -> int | float:
+        if len(token.text) > MAXIMUM_DIGITS:
+            raise _mistake(self.text, token.position, f"more than {MAXIMUM_DIGITS} digits")
+        if token.text.isdecimal():
+            return int(token.text)
+        value = float(token.text)
+        if math.isinf(value):
+            raise _mistake(self.text, token.position, "a number beyond all floats")
+        return value
 
     def call(self, token: _Token) -> Expression:
         allowed = (*FUNCTIONS, "tuple") if self.tuples else FUNCTIONS

@@ -29,7 +29,7 @@ class ArraySpec:
 
     dtype_name: str
     dtypes: frozenset[torch.dtype] | None
-    array_type: type
+    array_type: type[torch.Tensor]
     axes: tuple[Axis, ...]
 
     @property
@@ -41,6 +41,11 @@ class ArraySpec:
     def minimum_rank(self) -> int:
         """The fewest axes a tensor may have."""
         return len(self.axes) - (self.flexible is not None)
+
+    @property
+    def takes_any_shape(self) -> bool:
+        """Whether nothing is said about rank and sizes."""
+        return self.axes == (Variadic(None),)
 
     def accepts_rank(self, rank: int) -> bool:
         """Tell whether a tensor of this rank may fit."""
@@ -101,7 +106,8 @@ class Parameter:
     @property
     def binds_dim(self) -> bool:
         """Whether an int passed here is the value of the dim of the same name."""
-        return "int" in self.scalars and not self.slots
+        alone = self.scalars == ("int",) and not (self.slots or self.other_hints)
+        return alone and self.kind is not inspect.Parameter.VAR_KEYWORD
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
-from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
+from tensorpact.contracts.language.evaluation import Values, evaluate
 from tensorpact.contracts.language.expression import Expression, names_in
 from tensorpact.contracts.language.expression_parser import parse_expression
+from tensorpact.contracts.language.plain_text import plain_text
 
 RESERVED = ("argument", "expected", "actual")
 """Placeholders that every message may use: the argument at fault, what was expected, what came."""
@@ -72,9 +73,9 @@ class Template:
 def _shown(placeholder: Placeholder, values: Values) -> str:
     try:
         value = evaluate(placeholder.expression, values)
-    except (Unbound, ZeroDivisionError, TypeError):
+    except Exception:
         return UNKNOWN
-    return repr(value) if placeholder.quoted else str(value)
+    return plain_text(value, quoted=placeholder.quoted)
 
 
 def _split(text: str) -> list[str | Placeholder]:

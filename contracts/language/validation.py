@@ -188,6 +188,10 @@ def _check_read(contract: Contract[..., Any], node: Attribute | Method, place: s
         raise ContractDefinitionError("attributes are read of a parameter only.", place=place)
     by_name = {parameter.name: parameter for parameter in contract.parameters}
     _require([owner.id], set(by_name), place, "parameter")
+    if any(slot.repeated or slot.path for slot in by_name[owner.id].slots):
+        raise ContractDefinitionError(f"`{owner.id}` holds several tensors.", place=place)
+    if any(slot.other_types for slot in by_name[owner.id].slots):
+        raise ContractDefinitionError(f"`{owner.id}` may hold no tensor.", place=place)
     if by_name[owner.id].slots and isinstance(node, Attribute):
         _require([node.name], set(TENSOR_ATTRIBUTES), place, "tensor attribute")
 
@@ -218,9 +222,12 @@ def _check_slot(contract: Contract[..., Any], slot: Slot) -> None:
             )
         del array
     tensors = {other.parameter for other in contract.slots}
+    single = {other.name for other in contract.slots if not other.repeated}
     for facet in slot.facets:
         for name in _facet_parameters(facet):
             _require([name], tensors, facet.describe(), "tensor parameter")
+            if name not in single:
+                raise ContractDefinitionError(f"{facet.describe()}: `{name}` holds several tensors.")
         if isinstance(facet, Is) and not slot.is_output:
             raise ContractDefinitionError("`Is` is for returned tensors.")
         _check_facet_dims(contract, slot, facet)

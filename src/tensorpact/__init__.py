@@ -4,10 +4,10 @@
 >>> import tensorpact as tp
 >>> from jaxtyping import Float
 >>> @tp.op(where=["width % 8 == 0"])
-... def scale(x: Float[torch.Tensor, "rows width"], factor: float) -> Float[torch.Tensor, "rows width"]:
-...     return x * factor
->>> scale(torch.ones(2, 8), 3.0).sum().item()
-48.0
+... def norms(x: Float[torch.Tensor, "rows width"], scale: float) -> Float[torch.Tensor, "rows"]:
+...     return x.norm(dim=1) * scale
+>>> norms(torch.ones(2, 16), 3.0)
+tensor([12., 12.])
 """
 
 from importlib.metadata import version as _version

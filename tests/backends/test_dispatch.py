@@ -254,3 +254,9 @@ def test_compile__dispatch_is_traced():
     assert torch.equal(compiled(x), x * 3)
     with tp.use_backend("slow"):
         assert torch.equal(torch.compile(lambda x: op(x), backend="eager")(x), x * 2)
+
+
+def test_dispatch__the_unchecked_call_has_the_same_defaults():
+    op = make_op(("eager", 0, None))
+    assert torch.equal(op.unchecked(torch.ones(1, 1)), torch.full((1, 1), 2.0))
+    assert torch.equal(op.unchecked(torch.ones(1, 1), None, 3), torch.full((1, 1), 3.0))
