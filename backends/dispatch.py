@@ -222,9 +222,8 @@ def _read_capability(index: int) -> tuple[int, int]:
     return torch.cuda.get_device_capability(index)
 
 
-capability_of: Callable[[int], tuple[int, int]] = torch.compiler.assume_constant_result(
-    _read_capability
-)
+_as_constant: Any = torch.compiler.assume_constant_result
+capability_of: Callable[[int], tuple[int, int]] = _as_constant(_read_capability)
 """Return the compute capability of a CUDA device; a constant while compiling."""
 
 

@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from tensorpact.ops.fused_kv_materializer import FusedKVMaterializer
     from tensorpact.ops.kda_packed import kda_packed_decode
     from tensorpact.ops.kda_replayssm import kda_replayssm_decode
+    from tensorpact.ops.transformers_adapter import materializer_from_attention
 
 _HOMES = {
     "fused_kv_materialize": "fused_kv",
     "FusedKVMaterializer": "fused_kv_materializer",
     "kda_packed_decode": "kda_packed",
     "kda_replayssm_decode": "kda_replayssm",
+    "materializer_from_attention": "transformers_adapter",
 }
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "fused_kv_materialize",
     "kda_packed_decode",
     "kda_replayssm_decode",
+    "materializer_from_attention",
 ]
 
 

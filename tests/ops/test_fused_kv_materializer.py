@@ -685,6 +685,24 @@ def test_materialize__moves_its_inputs(weights_on: str, inputs_on: str) -> None:
 
 
 @pytest.mark.gpu
+def test_materialize__on_the_host_waits_for_hidden_states_that_the_gpu_still_computes() -> None:
+    rotary = Rotary()
+    materializer = make(rotary, max_position_hint=MAX_POS)
+    positions = torch.arange(5)
+    square = torch.randn(4096, 4096, device="cuda") / 64.0
+    written, expected = Writer(), Writer()
+    busy = square
+    for _ in range(20):
+        busy = busy @ square
+    hidden = busy[:5, :HIDDEN].contiguous()
+    materializer.materialize(hidden, positions, written)
+    torch.cuda.synchronize()
+    materializer.materialize(hidden.cpu(), positions, expected)
+    assert all(map(torch.equal, written.keys, expected.keys))
+    assert all(map(torch.equal, written.values, expected.values))
+
+
+@pytest.mark.gpu
 def test_materialize__with_a_hint_nothing_waits_for_the_gpu() -> None:
     rotary = Rotary()
     rotary.cos_sin_cache = rotary.cos_sin_cache.cuda()
