@@ -11,9 +11,11 @@ import torch
 
 from tensorpact.contracts.checker.diagnosis import diagnose
 from tensorpact.contracts.checker.errors import ContractError, ContractTypeError, Violation
+from tensorpact.contracts.checker.front_door import is_a
 from tensorpact.contracts.checker.guard import build_guard
 from tensorpact.contracts.checker.mode import in_debug_mode
 from tensorpact.contracts.checker.scope import function_name
+from tensorpact.contracts.checker.texts import value_words
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.facets import Tier
 
@@ -91,7 +93,7 @@ class Enforcer:
             slot = self.contract.returned.slots[0]
             count = len(self.contract.returned.slots)
             words = f"a tuple of {count} tensors"
-            actual = f"a {type(result).__name__}"
+            actual = value_words(result)
             text = f"the result must be {words}: got {actual}."
             return (Violation(text, None, "type", slot.parameter, words, actual),), {}
         return diagnose(self.contract, named, results=outputs)
@@ -174,5 +176,5 @@ def result_items(contract: Contract[..., Any], result: Any) -> tuple[Any, ...] |
     """Split a result into one value for each output slot, or None where it has another form."""
     if contract.returned.shape != "tuple":
         return (result,)
-    fits = isinstance(result, tuple) and len(result) == len(contract.returned.slots)
+    fits = is_a(result, tuple) and len(result) == len(contract.returned.slots)
     return result if fits else None

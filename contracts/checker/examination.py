@@ -89,7 +89,8 @@ class Examination:
     @property
     def values(self) -> Values:
         """What names mean in this call."""
-        return Values(self.dims, self.arguments)
+        unbound: dict[str, Any] = dict.fromkeys(self.contract.dims)
+        return Values({**unbound, **self.dims}, self.arguments)
 
     def item_dims(self, item: Item) -> dict[str, int]:
         """Return the dims that belong to this item alone."""

@@ -18,6 +18,7 @@ from tensorpact.contracts.checker.examination import (
     axis_size,
     shape_of,
 )
+from tensorpact.contracts.checker.front_door import is_a
 from tensorpact.contracts.language.binding import dim_names, shape_index
 from tensorpact.contracts.language.dims import Axis, Computed, Named, Spliced, Variadic, dims_text
 from tensorpact.contracts.language.dtypes import dtype_text
@@ -201,12 +202,12 @@ def value_words(value: object) -> str:
     kind = type(value)
     if value is None:
         return "None"
-    if isinstance(value, torch.Tensor) and issubclass(kind, torch.Tensor):
+    if is_a(value, torch.Tensor):
         shape = shape_of(value)
         return f"a {kind.__name__}{'' if shape is None else f' of shape {shape}'}"
-    if isinstance(value, str) and kind is str and len(value) > 40:
+    if kind is str and isinstance(value, str) and len(value) > 40:
         return f"str of {len(value)} characters"
-    if isinstance(value, (list, tuple)) and kind in (list, tuple):
+    if kind in (list, tuple) and isinstance(value, (list, tuple)):
         return f"{kind.__name__} of {len(value)}"
     if kind in (bool, int, float, str):
         return f"{kind.__name__} {plain_text(value, quoted=True)}"

@@ -1,4 +1,4 @@
-"""The list of everything a contract promises, one entry each: what guard and diagnosis both read."""
+"""Everything a contract promises, one entry each: what guard and diagnosis both read."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tensorpact.contracts.language.binding import Binding, FromAxis, FromOne, FromParameter
-from tensorpact.contracts.language.binding import FromSolving, Source
+from tensorpact.contracts.language.binding import (
+    Binding,
+    FromAxis,
+    FromOne,
+    FromParameter,
+    FromSolving,
+    Source,
+)
 from tensorpact.contracts.language.expression import (
     Compare,
     Constant,
-    Expression,
     Name,
     conjuncts,
 )
@@ -246,4 +251,4 @@ def device_anchor(slots: tuple[Slot, ...]) -> Slot | None:
     """Return the slot whose device the others share: the first one that is always there."""
     sharing = [slot for slot in slots if shares_device(slot)]
     always = [s for s in sharing if not (s.optional or s.other_types or s.repeated)]
-    return (always or sharing or [None])[0]
+    return next(iter(always or sharing), None)

@@ -9,19 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from tensorpact.contracts.language.binding import Binding, named_axes, plan_bindings
+from tensorpact.contracts.language.binding import Binding, named_axes
+from tensorpact.contracts.language.binding_plan import plan_bindings
 from tensorpact.contracts.language.checks import Check, list_checks
+from tensorpact.contracts.language.clauses import check_clauses
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
 from tensorpact.contracts.language.early_return import checks_before
 from tensorpact.contracts.language.expression import Expression
 from tensorpact.contracts.language.expression_parser import parse_expression
+from tensorpact.contracts.language.hints import resolve_hints
 from tensorpact.contracts.language.parameters import (
     Parameter,
     Returned,
     Slot,
     read_parameters,
     read_return,
-    resolve_hints,
     size_parameters,
 )
 from tensorpact.contracts.language.rows import Condition, ErrorRow, as_condition
@@ -172,6 +174,14 @@ def build_contract(
     """Read a function's annotations and the clauses beside them into a `Contract`."""
     place = f"{function.__module__}.{function.__qualname__}"
     try:
+        check_clauses(
+            let=let,
+            where=where,
+            errors=errors,
+            zero=zero,
+            early_return=early_return,
+            anchors=anchors,
+        )
         hints = resolve_hints(function, names)
         parameters = read_parameters(function, hints, is_method=_looks_like_method(function))
         returned = read_return(hints, size_parameters(parameters))

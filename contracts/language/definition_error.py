@@ -45,3 +45,23 @@ def near_name_hint(name: str, known: Iterable[str]) -> str:
     if not names:
         return ""
     return "Known here: " + ", ".join(f"`{known_name}`" for known_name in names) + "."
+
+
+def check_text(value: object, what: str) -> None:
+    """Refuse what is no string.
+
+    Raises:
+        ContractDefinitionError: says what should be one.
+    """
+    if not isinstance(value, str):
+        raise ContractDefinitionError(f"{what} is a string, not {kind_text(value)}.")
+
+
+def kind_text(value: object) -> str:
+    """Return the class of a value with its article.
+
+    >>> kind_text(3), kind_text("a")
+    ('an int', 'a str')
+    """
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeio" else f"a {name}"

@@ -22,9 +22,9 @@ from typing import TypeAlias
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
 from tensorpact.contracts.language.expression import Constant, Expression, Name
+from tensorpact.contracts.language.expression_kinds import may_be_size
 from tensorpact.contracts.language.expression_parser import (
     MAXIMUM_DIGITS,
-    may_be_number,
     parse_expression,
     spelled,
 )
@@ -208,7 +208,7 @@ def _computed_axis(element: _Element, tuple_parameters: frozenset[str]) -> Axis:
         if broadcast:
             raise element.mistake("a spliced tuple cannot broadcast")
         return Spliced(expression, element.text)
-    if isinstance(expression, Constant) or not may_be_number(expression):
+    if isinstance(expression, Constant) or not may_be_size(expression):
         raise element.mistake("a size is a whole number from 0 up")
     return Computed(expression, broadcast, element.text)
 

@@ -18,6 +18,7 @@ from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.definition_error import near_name_hint
 from tensorpact.contracts.language.example_call import DrawnCall, asks_for_none, relation_trees
 from tensorpact.contracts.language.example_forms import NoExampleError, forms_of
+from tensorpact.contracts.language.example_values import build_call
 from tensorpact.contracts.language.expression import Compare, Name, walk
 from tensorpact.contracts.language.parameters import Parameter
 from tensorpact.contracts.language.search import UnsatisfiableError
@@ -79,7 +80,7 @@ def _draw(
         except UnsatisfiableError as error:
             problem = problem or error
             continue
-        return call.build(generator, seed)
+        return build_call(call, generator, seed)
     assert problem is not None
     given = f" with sizes {dict(sizes)}" if sizes else ""
     text = repr(problem.constraint.text)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,13 +19,11 @@ from tensorpact.contracts.language.drawing import (
     draw_sizes,
     drawable_dtypes,
 )
-from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
 from tensorpact.contracts.language.example_forms import (
     Form,
     NoExampleError,
     scalar_domain,
     size_domain,
-    tuple_hints,
 )
 from tensorpact.contracts.language.expression import (
     Attribute,
@@ -43,13 +39,11 @@ from tensorpact.contracts.language.expression import (
     walk,
 )
 from tensorpact.contracts.language.facets import IndexInto, InRange, SameDtype
-from tensorpact.contracts.language.filling import bound, make_tensor
-from tensorpact.contracts.language.parameters import Parameter, Slot
+from tensorpact.contracts.language.filling import bound
+from tensorpact.contracts.language.parameters import Slot
 from tensorpact.contracts.language.rows import Predicate
 from tensorpact.contracts.language.search import Constraint, Domain, search
 
-_UNIONS = (typing.Union, types.UnionType)
-_PLAIN = {int: 1, float: 0.5, bool: False, str: "text"}
 _PREFERENCE = (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int64)
 
 
@@ -94,7 +88,7 @@ class DrawnCall:
         self._require_relations()
         self._require_value_facets()
         read = {name for constraint in self.constraints for name in constraint.reads}
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             if tensor.dtype_key in self.domains and tensor.dtype_key not in read:
                 self.dims[tensor.dtype_key] = self.domains.pop(tensor.dtype_key).candidates[0]
         search(self.domains, self.constraints, self.dims, self.arguments)
@@ -105,7 +99,8 @@ class DrawnCall:
             if form is not None and form.kind == "tensors":
                 yield from parameter.slots
 
-    def _all_tensors(self) -> Iterator[DrawnTensor]:
+    def all_tensors(self) -> Iterator[DrawnTensor]:
+        """Yield every tensor of the call."""
         for tensors in self.tensors.values():
             yield from tensors
 
@@ -133,16 +128,16 @@ class DrawnCall:
         lets = {name: substituted(tree, free) for name, tree in self.lets.items()}
         meanings = {**lets, **free}
         full = {*meanings, *(name for name, form in self.forms.items() if form.kind == "scalar")}
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             for axis in tensor.array.axes:
                 if isinstance(axis, (Named, Variadic)) and axis.name and not axis.broadcast:
                     full.add(axis.name)
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             tensor.sizes = tuple(draw_sizes(tensor, generator, meanings, full))
 
     def _open_domains(self, generator: random.Random) -> None:
         named = named_axes((*self.contract.slots, *self.contract.returned.slots))
-        shape_names = {name for tensor in self._all_tensors() for name in tensor.reads} | named
+        shape_names = {name for tensor in self.all_tensors() for name in tensor.reads} | named
         for parameter in self.contract.parameters:
             form = self.forms.get(parameter.name)
             if form is None or (parameter.name in shape_names and form.scalar == "int"):
@@ -153,7 +148,7 @@ class DrawnCall:
                 )
         covered = {
             size.name
-            for tensor in self._all_tensors()
+            for tensor in self.all_tensors()
             for _, size in tensor.sizes
             if isinstance(size, Covered)
         }
@@ -161,7 +156,7 @@ class DrawnCall:
         for name, form in self.forms.items():
             if form.kind == "sizes" or (form.kind == "scalar" and name in shape_names):
                 self._open_size(name, generator, len(shape_names), covered, sized)
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             for name in tensor.reads:
                 self._open_size(name, generator, len(shape_names), covered, sized)
 
@@ -179,18 +174,18 @@ class DrawnCall:
 
     def _open_dtypes(self, generator: random.Random) -> None:
         favourites = generator.sample(_PREFERENCE, len(_PREFERENCE))
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             tensor.dtype_key = f"{tensor.name}.dtype"
         joined = True
         while joined:
             joined = False
-            for tensor in self._all_tensors():
+            for tensor in self.all_tensors():
                 for other in self._same_dtype(tensor):
                     key = min(tensor.dtype_key, other.dtype_key)
                     joined = joined or tensor.dtype_key != other.dtype_key
                     tensor.dtype_key = other.dtype_key = key
         groups: dict[str, list[DrawnTensor]] = {}
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             groups.setdefault(tensor.dtype_key, []).append(tensor)
         for key, tensors in groups.items():
             options = _common_dtypes(tensors)
@@ -211,7 +206,7 @@ class DrawnCall:
 
     def _require_sizes(self, given: Mapping[str, int]) -> None:
         """No axis is empty; one whose dims are all given may be."""
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             for axis, size in tensor.sizes:
                 if isinstance(axis, Computed) and not isinstance(size, (Covered, Splice, Constant)):
                     low = 0 if set(dim_names(size)) <= set(given) else 1
@@ -234,7 +229,7 @@ class DrawnCall:
             self._require(tree, "no early return")
 
     def _require_value_facets(self) -> None:
-        for tensor in self._all_tensors():
+        for tensor in self.all_tensors():
             for facet in tensor.slot.facets:
                 match facet:
                     case InRange(low, high) if low is not None and high is not None:
@@ -256,11 +251,11 @@ class DrawnCall:
                         self._require(Compare(count, (("<=", size),)), text)
 
     def _require(self, tree: Expression, text: str) -> None:
-        reads = self._reads(tree)
+        reads = self.reads(tree)
         if reads is not None:
             self.constraints.append(Constraint(tree, text, tuple(dict.fromkeys(reads))))
 
-    def _reads(self, tree: Expression) -> list[str] | None:
+    def reads(self, tree: Expression) -> list[str] | None:
         """Return the names a relation waits for, or None where it does not apply to this call."""
         found: list[str] = []
         exempt: set[int] = set()
@@ -286,94 +281,6 @@ class DrawnCall:
                 elif node.id not in self.arguments:
                     return None
         return found
-
-    # Making
-
-    def build(self, generator: random.Random, seed: int) -> dict[str, Any]:
-        """Make the tensors; return every argument by name.
-
-        Raises:
-            NoExampleError: an opaque predicate does not hold.
-        """
-        torch_generator = torch.Generator().manual_seed(seed)
-        dims = {**self.dims, **self._let_values()}
-        values = Values(dims, self.arguments)
-        dense = self._layout_readers()
-        made = {
-            tensor.name: make_tensor(
-                tensor, values, generator, torch_generator, dense=tensor.slot.name in dense
-            )
-            for tensor in self._all_tensors()
-        }
-        call = {
-            parameter.name: self._argument(parameter, made)
-            for parameter in self.contract.parameters
-            if parameter.name in self.forms
-        }
-        self._check_predicates(call)
-        return call
-
-    def _let_values(self) -> dict[str, Any]:
-        values = Values(self.dims, self.arguments)
-        found: dict[str, Any] = {}
-        for name, tree in self.lets.items():
-            if self._reads(tree) is not None:
-                found[name] = evaluate(tree, values)
-        return found
-
-    def _layout_readers(self) -> set[str]:
-        """Return the tensors whose layout a relation reads."""
-        return {
-            node.owner.id
-            for tree in relation_trees(self.contract)
-            for node in walk(tree)
-            if isinstance(node, Method) and isinstance(node.owner, Name)
-            if node.name in ("stride", "is_contiguous")
-        }
-
-    def _argument(self, parameter: Parameter, made: Mapping[str, torch.Tensor]) -> Any:
-        form = self.forms[parameter.name]
-        if form.kind == "value":
-            return form.value
-        if form.kind == "scalar":
-            return self.dims[parameter.name]
-        if form.kind == "sizes":
-            return _sizes_of_class(parameter.hint, self.dims[parameter.name])
-        slot = parameter.slots[0]
-        if not slot.path:
-            return self._slot_value(slot, made)
-        by_position = {slot.path[0]: slot for slot in parameter.slots}
-        return tuple(
-            self._slot_value(by_position[index], made)
-            if index in by_position
-            else _plain_value(hint, parameter)
-            for index, hint in enumerate(tuple_hints(parameter.hint))
-        )
-
-    def _slot_value(self, slot: Slot, made: Mapping[str, torch.Tensor]) -> Any:
-        tensors = [made[tensor.name] for tensor in self.tensors[slot.name]]
-        if slot.repeated is None:
-            return tensors[0]
-        return tensors if slot.repeated is list else tuple(tensors)
-
-    def _check_predicates(self, call: Mapping[str, Any]) -> None:
-        values = Values({**self.dims, **self._let_values()}, call)
-        for condition in self.contract.where:
-            if not isinstance(condition, Predicate):
-                continue
-            when = condition.when
-            if when is not None and (self._reads(when) is None or not evaluate(when, values)):
-                continue
-            try:
-                given = {name: values.read(name) for name in condition.names}
-            except Unbound:
-                continue
-            if any(value is None for value in given.values()) or condition.function(**given):
-                continue
-            raise NoExampleError(
-                f"the predicate {condition.text!r} refuses the drawn call. It is opaque: a draw "
-                "cannot look inside it and fit the dims to it; fix some with `sizes`."
-            )
 
 
 def relation_trees(contract: Contract[..., Any]) -> Iterator[Expression]:
@@ -410,21 +317,3 @@ def _common_dtypes(tensors: list[DrawnTensor]) -> tuple[torch.dtype, ...]:
         names = " and ".join(f"`{tensor.name}`" for tensor in tensors)
         raise NoExampleError(f"no dtype of {names} can be made on the CPU.")
     return found
-
-
-def _sizes_of_class(hint: Any, sizes: tuple[int, ...]) -> Any:
-    if hint is torch.Size:
-        return torch.Size(sizes)
-    members = typing.get_args(hint) if typing.get_origin(hint) in _UNIONS else (hint,)
-    if torch.Size in members:
-        return torch.Size(sizes)
-    return list(sizes) if any(typing.get_origin(m) is list for m in members) else sizes
-
-
-def _plain_value(hint: Any, parameter: Parameter) -> Any:
-    """Return a value for an item of a tuple that is no tensor."""
-    if hint in _PLAIN:
-        return _PLAIN[hint]
-    if hint in (Any, object) or type(None) in typing.get_args(hint):
-        return None
-    raise NoExampleError(f"an item of `{parameter.name}` cannot be made up: `{hint}`.")

@@ -27,6 +27,7 @@ from tensorpact.contracts.language.expression import (
     text_of,
     walk,
 )
+from tensorpact.contracts.language.expression_kinds import may_be_equal, may_be_number
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -117,19 +118,6 @@ def _mistake(text: str, position: int, problem: str, hint: str = "") -> Contract
     excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     shown = f"cannot read the expression {excerpt!r}: {problem} at character {position + 1}."
     return ContractDefinitionError(shown, hint=hint)
-
-
-def may_be_number(tree: Expression) -> bool:
-    """Tell whether an expression may have a number as its value; a truth value is none."""
-    match tree:
-        case Constant(value):
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
-        case Compare() | Logic() | Unary("not", _) | Tuple():
-            return False
-        case Call(function, _):
-            return function not in ("power_of_two", "tuple")
-        case _:
-            return True
 
 
 class _Parser:
@@ -226,7 +214,12 @@ class _Parser:
         elif Constant(None) in (left, right):
             hint = f"Write `{'is' if operator == '==' else 'is not'} None`."
             raise _mistake(self.text, self.here.position, f"`{operator}` with None", hint)
-        elif operator not in ("==", "!="):
+        elif operator in ("==", "!="):
+            pairs = ((left, right), (right, left))
+            if any(isinstance(a, Constant) and not may_be_equal(a, b) for a, b in pairs):
+                problem = f"`{text_of(left)}` and `{text_of(right)}` are never equal,"
+                raise _mistake(self.text, self.here.position, problem)
+        else:
             self.require_number(left, operator)
             self.require_number(right, operator)
 
@@ -245,6 +238,8 @@ class _Parser:
     def arithmetic(self, operator: str, left: Expression, right: Expression) -> Expression:
         for operand in (left, right):
             self.require_number(operand, operator)
+        if operator in ("//", "%") and right == Constant(0):
+            raise _mistake(self.text, self.here.position, "division by zero")
         return Binary(operator, left, right)
 
     def require_number(self, operand: Expression, operator: str) -> None:
@@ -362,6 +357,10 @@ class _Parser:
         if not fits.get(token.text, count == 1 if token.text == "tuple" else count >= 2):
             problem = f"`{token.text}()` got {count} arguments"
             raise _mistake(self.text, token.position, problem)
+        for argument in arguments if token.text != "tuple" else ():
+            self.require_number(argument, f"{token.text}()")
+        if token.text == "cdiv" and arguments[1] == Constant(0):
+            raise _mistake(self.text, token.position, "division by zero")
         return Call(token.text, arguments)
 
     def parenthesis(self) -> Expression:

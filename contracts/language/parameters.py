@@ -17,6 +17,7 @@ from tensorpact.contracts.language.definition_error import ContractDefinitionErr
 from tensorpact.contracts.language.dims import Axis, Variadic, dims_text, flexible_index, parse_dims
 from tensorpact.contracts.language.dtypes import torch_dtypes
 from tensorpact.contracts.language.facets import Facet
+from tensorpact.contracts.language.hints import is_sizes_hint, refuse_hint, without_none
 
 Scalar: TypeAlias = Literal["int", "float", "bool", "str"]
 _SCALARS: Mapping[Any, Scalar] = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -119,30 +120,6 @@ class Returned:
     hint: Any
 
 
-def resolve_hints(function: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate the annotations of a function, strings included, keeping their metadata.
-
-    `names` are what the function's own module does not know, such as the locals of an enclosing
-    function.
-
-    Raises:
-        ContractDefinitionError: an annotation names something that does not exist.
-    """
-    try:
-        return typing.get_type_hints(function, localns=dict(names), include_extras=True)
-    except NameError as error:
-        known = {*names, *getattr(function, "__globals__", {})}
-        problem = f"an annotation cannot be resolved: {error}."
-        raise ContractDefinitionError(
-            problem, hint=_near_only(str(error.name), known)
-        ) from error
-    except ContractDefinitionError:
-        raise
-    except Exception as error:
-        problem = f"an annotation cannot be resolved: {type(error).__name__}: {error}."
-        raise ContractDefinitionError(problem) from error
-
-
 def read_parameters(
     function: Callable[..., Any], hints: Mapping[str, Any], *, is_method: bool
 ) -> tuple[Parameter, ...]:
@@ -152,7 +129,7 @@ def read_parameters(
         ContractDefinitionError: a parameter has no annotation, or one with a mistake in it.
     """
     signature = inspect.signature(function)
-    sizes = frozenset(name for name, hint in hints.items() if _is_sizes(_without_none(hint)))
+    sizes = frozenset(name for name, hint in hints.items() if is_sizes_hint(without_none(hint)))
     found: list[Parameter] = []
     for position, (name, parameter) in enumerate(signature.parameters.items()):
         if name not in hints:
@@ -182,8 +159,10 @@ def read_return(hints: Mapping[str, Any], sizes: frozenset[str]) -> Returned:
                 _output_slot(member, f"return[{index}]", (index,), sizes)
                 for index, member in enumerate(typing.get_args(hint))
             )
-            kind: Literal["tuple", "opaque"] = "tuple" if all(slots) else "opaque"
-            return Returned(kind, tuple(slot for slot in slots if slot is not None), hint)
+            found = tuple(slot for slot in slots if slot is not None)
+            if found and len(found) < len(slots):
+                raise ContractDefinitionError("a tuple of tensors holds nothing else.")
+            return Returned("tuple" if found else "opaque", found, hint)
         slot = _output_slot(hint, "return", (), sizes)
     except ContractDefinitionError as error:
         raise error.at("the return annotation") from None
@@ -249,6 +228,7 @@ class _Members:
     scalars: tuple[Scalar, ...] = ()
     others: tuple[Any, ...] = ()
     optional: bool = False
+    stray: Facet | None = None
 
     @property
     def has_arrays(self) -> bool:
@@ -288,13 +268,19 @@ class _Members:
         """Sort one annotation into arrays, scalars, None and other types."""
         found = cls()
         found.add(hint, sizes, ())
+        if found.stray is not None and not found.has_arrays:
+            raise ContractDefinitionError(
+                f"the facet `{type(found.stray).__name__}` stands beside no tensor."
+            )
         return found
 
     def add(self, hint: Any, sizes: frozenset[str], facets: tuple[Facet, ...]) -> None:
         origin = typing.get_origin(hint)
         if origin is Annotated:
             inner, *metadata = typing.get_args(hint)
-            self.add(inner, sizes, (*_facets_of(metadata), *facets))
+            own = _facets_of(metadata)
+            self.stray = self.stray or next(iter(own), None)
+            self.add(inner, sizes, (*own, *facets))
         elif origin in (Union, types.UnionType):
             for member in typing.get_args(hint):
                 self.add(member, sizes, facets)
@@ -308,9 +294,10 @@ class _Members:
             if self.arrays or self.tuples:
                 raise ContractDefinitionError("a union of tensors and tuples of tensors.")
             self.tuples = items
-        elif hint in _SCALARS:
+        elif isinstance(hint, type) and hint in _SCALARS:
             self.scalars = (*self.scalars, _SCALARS[hint])
         else:
+            refuse_hint(hint)
             self.others = (*self.others, hint)
 
     def _add_array(
@@ -385,24 +372,3 @@ def _facets_of(metadata: collections.abc.Iterable[Any]) -> tuple[Facet, ...]:
                     f"unknown facet {item!r}.", hint=near_name_hint(item, names)
                 )
     return tuple(found)
-
-
-def _without_none(hint: Any) -> Any:
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        members = [member for member in typing.get_args(hint) if member is not type(None)]
-        return members[0] if len(members) == 1 else hint
-    return hint
-
-
-def _is_sizes(hint: Any) -> bool:
-    if hint is torch.Size:
-        return True
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    return origin in (tuple, list, collections.abc.Sequence) and arguments[:1] == (int,) and (
-        origin is not tuple or arguments[1:] == (Ellipsis,)
-    )
-
-
-def _near_only(name: str, known: collections.abc.Iterable[str]) -> str:
-    hint = near_name_hint(name, known)
-    return hint if hint.startswith("Did") else ""

@@ -27,13 +27,13 @@ def plain_text(value: object, *, quoted: bool = False) -> str:
     ('Tensor', 'about 2**199')
     """
     kind = type(value)
-    if isinstance(value, str) and kind is str:
+    if kind is str and isinstance(value, str):
         return repr(value) if quoted else value
-    if isinstance(value, int) and kind is int and abs(value) >= HUGE:
+    if kind is int and isinstance(value, int) and abs(value) >= HUGE:
         return f"about {'-' if value < 0 else ''}2**{abs(value).bit_length() - 1}"
     if value is None or kind in (bool, int, float) or issubclass(kind, _PRINTED_AS_THEY_ARE):
         return str(value)
-    if isinstance(value, tuple) and kind is tuple:
+    if kind is tuple and isinstance(value, tuple):
         items = [plain_text(item, quoted=True) for item in value]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     return kind.__name__

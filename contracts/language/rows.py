@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
+from tensorpact.contracts.language.definition_error import (
+    ContractDefinitionError,
+    check_text,
+    near_name_hint,
+)
 from tensorpact.contracts.language.expression import Expression, text_of
 from tensorpact.contracts.language.expression_parser import parse_expression
 from tensorpact.contracts.language.facets import ROW_FACETS
@@ -41,6 +45,8 @@ class Predicate:
         return tuple(inspect.signature(self.function).parameters)
 
 
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
 Condition: TypeAlias = Relation | Predicate
 
 
@@ -52,15 +58,37 @@ def relation(text: str, *, when: str | None = None) -> Relation:
     >>> relation("rotary_dim % 2 == 0", when="rotary_dim > 0").text
     'rotary_dim % 2 == 0'
     """
-    guard = None if when is None else parse_expression(when)
-    return Relation(parse_expression(text), text, guard)
+    try:
+        check_text(text, "a relation")
+        tree = parse_expression(text)
+    except ContractDefinitionError as error:
+        raise error.at("`where`") from None
+    return Relation(tree, text, _guard(when))
 
 
-def predicate(
-    function: Callable[..., bool], text: str, *, when: str | None = None
-) -> Predicate:
+def predicate(function: Callable[..., bool], text: str, *, when: str | None = None) -> Predicate:
     """Declare an opaque relation: a Python function over parameters and dims, and what it means."""
-    return Predicate(function, text, None if when is None else parse_expression(when))
+    check_text(text, "what a predicate means")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        parameters = None
+    if parameters is None or any(p.kind not in _BY_NAME for p in parameters):
+        raise ContractDefinitionError(
+            "a predicate is a function whose parameters can be given by name.",
+            place=f"predicate {text!r}",
+        )
+    return Predicate(function, text, _guard(when))
+
+
+def _guard(when: str | None) -> Expression | None:
+    if when is None:
+        return None
+    try:
+        check_text(when, "it")
+        return parse_expression(when)
+    except ContractDefinitionError as error:
+        raise error.at("`when`") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +145,22 @@ def raises(
     >>> raises("pos-1d", "`pos` must be 1D.", unless="pos: rank").targets
     (FacetTarget(parameter='pos', facet='rank', axes=None),)
     """
+    check_text(slug, "an error slug")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug):
         raise ContractDefinitionError(
             f"error slug {slug!r} is not lower-case words joined by hyphens."
         )
     try:
+        check_text(message, "the message")
+        if not isinstance(unless, (str, list, tuple)):
+            raise ContractDefinitionError("`unless` is a string or a list of strings.")
         entries = (unless,) if isinstance(unless, str) else tuple(unless)
+        for entry in entries:
+            check_text(entry, "an entry of `unless`")
         targets = tuple(target for entry in entries for target in _targets(entry))
         if not targets:
             raise ContractDefinitionError("`unless` names nothing.")
-        guard = None if when is None else parse_expression(when)
+        guard = _guard(when)
         return ErrorRow(slug, Template.parse(message), targets, guard, cause, fix)
     except ContractDefinitionError as error:
         raise error.at(f"error `{slug}`") from None

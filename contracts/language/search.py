@@ -92,15 +92,17 @@ def _solve_component(
     attempt = _Attempt(domains, constraints, values, BUDGET, strict=False)
     if attempt.assign(0):
         return
-    for constraint in constraints if len(constraints) > 1 else ():
-        own = {name: domains[name] for name in constraint.reads if name in domains}
-        single = _Attempt(own, [constraint], values, _DISTINCT_BUDGET, strict=False)
+    texts = dict.fromkeys(constraint.text for constraint in constraints)
+    for text in texts if len(texts) > 1 else ():
+        same = [constraint for constraint in constraints if constraint.text == text]
+        reads = {name for constraint in same for name in constraint.reads}
+        own = {name: domain for name, domain in domains.items() if name in reads}
+        single = _Attempt(own, same, values, _DISTINCT_BUDGET, strict=False)
         found = single.assign(0)
         single.forget()
         if not found:
-            raise UnsatisfiableError(constraint, alone=True)
-    blamed = attempt.blamed or constraints[0]
-    raise UnsatisfiableError(blamed, alone=len(constraints) == 1)
+            raise UnsatisfiableError(same[0], alone=True)
+    raise UnsatisfiableError(attempt.blamed or constraints[0], alone=len(texts) == 1)
 
 
 def _components(domains: Iterable[str], groups: list[list[str]]) -> list[list[str]]:

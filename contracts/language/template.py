@@ -59,9 +59,7 @@ class Template:
     @property
     def pattern(self) -> str:
         """A regular expression that matches every rendered message."""
-        return "".join(
-            _escape(part) if isinstance(part, str) else "(.+?)" for part in self.parts
-        )
+        return "".join(_escape(part) if isinstance(part, str) else "(.+?)" for part in self.parts)
 
     def render(self, values: Values) -> str:
         """Fill the placeholders; one without a value prints as `?`."""

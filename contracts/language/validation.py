@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import difflib
+from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensorpact.contracts.language.binding import axes_of, dim_names, named_axes
+from tensorpact.contracts.language.binding import FromSolving, axes_of, dim_names, named_axes
 from tensorpact.contracts.language.checks import AxisCheck, RelationCheck, tier_of
 from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
-from tensorpact.contracts.language.dims import Named
+from tensorpact.contracts.language.dims import Computed, Named, Spliced, Variadic
 from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
-from tensorpact.contracts.language.expression import (
-    TENSOR_ATTRIBUTES,
-    Attribute,
-    Constant,
-    Expression,
-    Method,
-    Name,
-    Subscript,
-    walk,
+from tensorpact.contracts.language.expression import names_in, text_of
+from tensorpact.contracts.language.expression_checks import (
+    check_condition,
+    check_expression,
+    check_reads,
+    readable_names,
+    require,
 )
-from tensorpact.contracts.language.facets import (
-    Facet,
-    IndexInto,
-    InRange,
-    Is,
-    LastDimContiguous,
-    NoAlias,
-    SameDevice,
-    SameDtype,
-    Strides,
-)
+from tensorpact.contracts.language.expression_kinds import may_be_number
+from tensorpact.contracts.language.facet_checks import check_slot
 from tensorpact.contracts.language.parameters import Parameter, Slot
 from tensorpact.contracts.language.rows import (
     ErrorRow,
@@ -41,7 +32,6 @@ from tensorpact.contracts.language.rows import (
     RelationTarget,
     same_condition,
 )
-from tensorpact.contracts.language.strides import parse_strides
 from tensorpact.contracts.language.template import RESERVED
 
 if TYPE_CHECKING:
@@ -59,22 +49,23 @@ def validate(contract: Contract[..., Any]) -> None:
         ContractDefinitionError: names what is wrong and where.
     """
     _check_names(contract)
+    _check_solved_names(contract)
     for slot in (*contract.slots, *contract.returned.slots):
         try:
-            _check_slot(contract, slot)
+            check_slot(contract, slot)
         except ContractDefinitionError as error:
             raise error.at(f"`{slot.name}`") from None
     for condition in contract.where:
         place = f"relation {condition.text!r}"
         if isinstance(condition, Predicate):
-            known = {*_readable(contract), *(p.name for p in contract.parameters)}
-            _require(condition.names, known, place, "predicate parameter")
+            known = {*readable_names(contract), *(p.name for p in contract.parameters)}
+            require(condition.names, known, place, "predicate parameter")
         else:
-            _check_expression(contract, condition.expression, place)
+            check_condition(contract, condition.expression, place)
         if condition.when is not None:
-            _check_expression(contract, condition.when, f"`when` of {place}")
+            check_condition(contract, condition.when, f"`when` of {place}")
     if contract.early_return is not None:
-        _check_expression(contract, contract.early_return, "`early_return`")
+        check_condition(contract, contract.early_return, "`early_return`")
     seen: set[str] = set()
     for row in contract.errors:
         if row.slug in seen:
@@ -147,133 +138,65 @@ def _check_names(contract: Contract[..., Any]) -> None:
     for name in contract.let:
         if name in parameters:
             raise ContractDefinitionError(f"`let` {name} is also a parameter.")
-    _require(contract.zero, set(contract.dims), "`zero`", "dim")
-    tensors = {slot.parameter for slot in contract.slots}
-    _require(contract.anchors, tensors, "`anchors`", "tensor parameter")
-
-
-def _readable(contract: Contract[..., Any]) -> set[str]:
-    """Names an expression may use by themselves: dims, and parameters that hold one plain value."""
-    plain = {p.name for p in contract.parameters if not p.slots and not p.is_instance}
-    return {*contract.dims, *plain}
-
-
-def _check_expression(
-    contract: Contract[..., Any], node: Expression, place: str, extra: Iterable[str] = ()
-) -> None:
-    optional = {s.name for s in contract.slots if s.optional}
-    compared_to_none = {
-        part.first.id
-        for part in walk(node)
-        if type(part).__name__ == "Compare"
-        and isinstance(part.first, Name)  # type: ignore[union-attr]
-        and all(op.startswith("is") for op, _ in part.rest)  # type: ignore[union-attr]
-    }
-    names = set(dim_names(node)) - (compared_to_none & optional)
-    arguments = {p.name for p in contract.parameters}
-    wanted = names - (compared_to_none & arguments)
-    _require(wanted, {*_readable(contract), *extra}, place, "name")
-    for part in walk(node):
-        if isinstance(part, (Attribute, Method)):
-            _check_read(contract, part, place)
-        elif isinstance(part, Subscript):
-            _check_subscript(contract, part, place)
-
-
-def _check_read(contract: Contract[..., Any], node: Attribute | Method, place: str) -> None:
-    owner = node.owner
-    if isinstance(owner, Attribute):
-        return
-    if not isinstance(owner, Name):
-        raise ContractDefinitionError("attributes are read of a parameter only.", place=place)
-    by_name = {parameter.name: parameter for parameter in contract.parameters}
-    _require([owner.id], set(by_name), place, "parameter")
-    if any(slot.repeated or slot.path for slot in by_name[owner.id].slots):
-        raise ContractDefinitionError(f"`{owner.id}` holds several tensors.", place=place)
-    if any(slot.other_types for slot in by_name[owner.id].slots):
-        raise ContractDefinitionError(f"`{owner.id}` may hold no tensor.", place=place)
-    if by_name[owner.id].slots and isinstance(node, Attribute):
-        _require([node.name], set(TENSOR_ATTRIBUTES), place, "tensor attribute")
-
-
-def _check_subscript(contract: Contract[..., Any], node: Subscript, place: str) -> None:
-    if not (isinstance(node.index, Constant) and isinstance(node.index.value, int)):
-        raise ContractDefinitionError("an axis is given as a number.", place=place)
-    match node.owner:
-        case Attribute(Name(owner), "shape"):
-            for slot in contract.slots:
-                for array in slot.arrays if slot.name == owner else ():
-                    low = array.minimum_rank
-                    if not -low <= node.index.value < low:
-                        raise ContractDefinitionError(
-                            f"`{owner}` may have {low} axes, so it has no axis "
-                            f"{node.index.value} then.",
-                            place=place,
-                        )
-
-
-def _check_slot(contract: Contract[..., Any], slot: Slot) -> None:
-    for array, _, axis in axes_of(slot):
-        free = isinstance(axis, Named) and axis.per_item
-        if free and not (slot.repeated or slot.path):
+    plain = {p.name for p in contract.parameters if not (p.slots or p.binds_dim)}
+    for name in (*contract.dims, *(binding.name for binding in contract.output_bindings)):
+        if name in plain:
             raise ContractDefinitionError(
-                f"dim {axis.text!r}: only an item of a list or tuple of tensors has a size of "  # type: ignore[attr-defined]
-                "its own."
+                f"`{name}` is a dim, and also a parameter that is not its value: only an `int` is."
             )
-        del array
-    tensors = {other.parameter for other in contract.slots}
-    single = {other.name for other in contract.slots if not other.repeated}
-    for facet in slot.facets:
-        for name in _facet_parameters(facet):
-            _require([name], tensors, facet.describe(), "tensor parameter")
-            if name not in single:
-                raise ContractDefinitionError(f"{facet.describe()}: `{name}` holds several tensors.")
-        if isinstance(facet, Is) and not slot.is_output:
-            raise ContractDefinitionError("`Is` is for returned tensors.")
-        _check_facet_dims(contract, slot, facet)
+    for name, tree in contract.let.items():
+        check_expression(contract, tree, f"`let` {name}")
+        if not may_be_number(tree):
+            raise ContractDefinitionError(f"`{text_of(tree)}` is no number.", place=f"`let` {name}")
+    require(contract.zero, set(contract.dims), "`zero`", "dim")
+    tensors = {slot.parameter for slot in contract.slots}
+    require(contract.anchors, tensors, "`anchors`", "tensor parameter")
 
 
-def _facet_parameters(facet: Facet) -> tuple[str, ...]:
-    match facet:
-        case SameDtype(name) | SameDevice(name) | Is(name):
-            return (name,)
-        case NoAlias():
-            return facet.parameters
-        case _:
-            return ()
+def _check_solved_names(contract: Contract[..., Any]) -> None:
+    """Refuse a dim that one expression alone names and that looks like another one misspelt."""
+    slots = (*contract.slots, *contract.returned.slots)
+    used = Counter(name for slot in slots for name in _names_of_axes(slot))
+    trees = [
+        *contract.let.values(),
+        *(() if contract.early_return is None else [contract.early_return]),
+    ]
+    trees += [c.expression for c in contract.where if not isinstance(c, Predicate)]
+    trees += [guard.when for guard in (*contract.where, *contract.errors) if guard.when is not None]
+    used.update(name for tree in trees for name in names_in(tree))
+    used.update(name for c in contract.where if isinstance(c, Predicate) for name in c.names)
+    used.update(name for row in contract.errors for name in row.template.names)
+    used.update(tuple(contract.zero))
+    known = {*contract.dims, *(parameter.name for parameter in contract.parameters)}
+    for binding in contract.bindings:
+        solved = all(isinstance(source, FromSolving) for source in binding.sources)
+        if solved and used[binding.name] == 1:
+            others = known - {binding.name}
+            if difflib.get_close_matches(binding.name, sorted(others), n=1, cutoff=0.8):
+                raise ContractDefinitionError(
+                    f"the dim `{binding.name}` is named once, in an expression.",
+                    hint=near_name_hint(binding.name, others),
+                )
 
 
-def _check_facet_dims(contract: Contract[..., Any], slot: Slot, facet: Facet) -> None:
-    known = set(contract.dims)
-    match facet:
-        case Strides(pattern):
-            strides = parse_strides(pattern)
-            if any(len(strides) != len(a.axes) or a.flexible is not None for a in slot.arrays):
-                raise ContractDefinitionError(f"{facet.describe()} does not give one per axis.")
-            for stride in strides:
-                _require(dim_names(stride) if stride else (), known, facet.describe(), "dim")
-        case LastDimContiguous():
-            if any(array.minimum_rank == 0 for array in slot.arrays):
-                raise ContractDefinitionError("a tensor without axes has no last dim.")
-        case IndexInto(dim):
-            _require([dim], known, facet.describe(), "dim")
-        case InRange(low, high):
-            from tensorpact.contracts.language.expression_parser import parse_expression
-
-            for bound in (low, high):
-                if isinstance(bound, str):
-                    _check_expression(contract, parse_expression(bound), facet.describe())
-        case _:
-            pass
+def _names_of_axes(slot: Slot) -> Iterator[str]:
+    for _, _, axis in axes_of(slot):
+        if isinstance(axis, (Named, Variadic)) and axis.name:
+            yield axis.name
+        elif isinstance(axis, (Computed, Spliced)):
+            yield from dim_names(axis.expression)
 
 
 def _check_row(contract: Contract[..., Any], row: ErrorRow) -> None:
     place = f"error `{row.slug}`"
     parameters = {parameter.name for parameter in contract.parameters}
     known = {*contract.dims, *parameters, *RESERVED}
-    _require(row.template.names, known, place, "placeholder")
+    require(row.template.names, known, place, "placeholder")
+    for part in row.template.parts:
+        if not isinstance(part, str):
+            check_reads(contract, part.expression, f"{place}, placeholder {{{part.source}}}")
     if row.when is not None:
-        _check_expression(contract, row.when, f"`when` of {place}")
+        check_condition(contract, row.when, f"`when` of {place}")
 
 
 def _check_default(contract: Contract[..., Any], parameter: Parameter) -> None:
@@ -289,6 +212,11 @@ def _check_default(contract: Contract[..., Any], parameter: Parameter) -> None:
         return
     if isinstance(value, torch.Tensor):
         raise ContractDefinitionError("is a tensor; use None.", place=place)
+    if parameter.slots and not (parameter.scalars or parameter.other_hints):
+        kinds = tuple(slot.repeated for slot in parameter.slots if slot.repeated is not None)
+        if not isinstance(value, kinds) or value:
+            raise ContractDefinitionError(f"{value!r} is no tensor.", place=place)
+        return
     if parameter.scalars and not parameter.other_hints and not _is_scalar(value, parameter):
         allowed = " or ".join(parameter.scalars)
         raise ContractDefinitionError(f"{value!r} is no {allowed}.", place=place)
@@ -327,13 +255,3 @@ def _check_relations_of_defaults(contract: Contract[..., Any]) -> None:
             raise ContractDefinitionError(
                 f"the defaults break {condition.text!r}.", place="the signature"
             )
-
-
-def _require(names: Iterable[str], known: set[str], place: str, kind: str) -> None:
-    for name in names:
-        if name not in known:
-            raise ContractDefinitionError(
-                f"unknown {kind} `{name}`.", place=place, hint=near_name_hint(name, known)
-            )
-
-
