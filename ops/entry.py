@@ -88,11 +88,11 @@ def op(subject: Any = None, /, *, check_result: bool = True, **clauses: Any) -> 
     ...     return x[:, : x.shape[1] // 2] + x[:, x.shape[1] // 2 :]
     >>> halves(torch.ones(3, 4)).shape
     torch.Size([3, 2])
-    >>> halves(torch.ones(3, 5))
-    Traceback (most recent call last):
-        ...
-    tensorpact.contracts.checker.errors.ContractError: `x` must have shape [rows, 2*half]: no \
-whole half >= 1 makes 2*half equal to 5, the size of axis 1 in shape (3, 5).
+    >>> try:
+    ...     halves(torch.ones(3, 5))
+    ... except ValueError as error:
+    ...     print(str(error).partition(":")[0])
+    `x` must have shape [rows, 2*half]
     """
     names = dict(sys._getframe(1).f_locals)
     if isinstance(subject, Contract):

@@ -91,8 +91,9 @@ class Enforcer:
         outputs = result_items(self.contract, result)
         if outputs is None:
             slot = self.contract.returned.slots[0]
-            count = len(self.contract.returned.slots)
-            words = f"a tuple of {count} tensors"
+            returned = self.contract.returned
+            kind = "tensors" if len(returned.slots) == returned.length else "items"
+            words = f"a tuple of {returned.length} {kind}"
             actual = value_words(result)
             text = f"the result must be {words}: got {actual}."
             return (Violation(text, None, "type", slot.parameter, words, actual),), {}
@@ -176,5 +177,6 @@ def result_items(contract: Contract[..., Any], result: Any) -> tuple[Any, ...] |
     """Split a result into one value for each output slot, or None where it has another form."""
     if contract.returned.shape != "tuple":
         return (result,)
-    fits = is_a(result, tuple) and len(result) == len(contract.returned.slots)
-    return result if fits else None
+    if not is_a(result, tuple) or len(result) != contract.returned.length:
+        return None
+    return tuple(result[slot.path[0]] for slot in contract.returned.slots)

@@ -115,15 +115,15 @@ def _write_result_checks(
         writer.write(f"if not ({_early_return(scope, contract.early_return)}):")
         writer.depth += 1
     if contract.returned.shape == "tuple":
-        count = len(contract.returned.slots)
+        count = contract.returned.length
         result = scope.local("_result")
         fits = (
             f"({kind_test(result, tuple, scope)}) and {scope.builtin('len')}({result}) == {count}"
         )
         with writer.block(f"if not ({fits}):"):
             writer.write(fail)
-        names = ", ".join(scope.value(slot) for slot in contract.returned.slots)
-        writer.write(f"{names}{',' if count == 1 else ''} = {result}")
+        for slot in contract.returned.slots:
+            writer.write(f"{scope.value(slot)} = {result}[{slot.path[0]}]")
     code = ChecksCode(contract, scope, writer, fail, results=True)
     code.write_everything()
     writer.depth = depth

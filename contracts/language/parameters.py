@@ -113,11 +113,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Returned:
-    """The return annotation: `single`, `tuple`, `none` or `opaque` (not looked at)."""
+    """The return annotation: `single`, `tuple`, `none` or `opaque` (not looked at).
+
+    A tuple may hold other values beside tensors; `length` counts all of them.
+    """
 
     shape: Literal["single", "tuple", "none", "opaque"]
     slots: tuple[Slot, ...]
     hint: Any
+    length: int = 1
 
 
 def read_parameters(
@@ -160,9 +164,7 @@ def read_return(hints: Mapping[str, Any], sizes: frozenset[str]) -> Returned:
                 for index, member in enumerate(typing.get_args(hint))
             )
             found = tuple(slot for slot in slots if slot is not None)
-            if found and len(found) < len(slots):
-                raise ContractDefinitionError("a tuple of tensors holds nothing else.")
-            return Returned("tuple" if found else "opaque", found, hint)
+            return Returned("tuple" if found else "opaque", found, hint, len(slots))
         slot = _output_slot(hint, "return", (), sizes)
     except ContractDefinitionError as error:
         raise error.at("the return annotation") from None

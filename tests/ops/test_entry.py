@@ -169,3 +169,15 @@ def test_op__switched_off_is_the_original_function():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "<dispatch of kda_packed_decode>"
+
+
+def test_op__returns_other_values_beside_tensors():
+    @tp.op
+    def count(x: Float[Tensor, "n m"], columns: int) -> tuple[int, Float[Tensor, "n columns"]]:
+        return x.shape[0], x[:, :columns]
+
+    number, cut = count(torch.ones(3, 5), 2)
+    assert (number, cut.shape) == (3, (3, 2))
+    with pytest.raises(tp.ContractError) as caught:
+        count(torch.ones(3, 5), 6)
+    assert caught.value.argument == "return[1]"
