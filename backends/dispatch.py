@@ -79,9 +79,9 @@ class Option:
             device = facts[self.device_position]
             if needs.devices and device.type not in needs.devices:
                 return False
-            if needs.capability is not None and device.type == "cuda":
-                if capability_of(device.index or 0) < needs.capability:
-                    return False
+            needed = needs.capability if device.type == "cuda" else None
+            if needed is not None and torch.cuda.get_device_capability(device) < needed:
+                return False
         return all(facts[position] in values for position, values in self.allowed)
 
 
@@ -90,9 +90,7 @@ class Dispatcher:
 
     def __init__(self, contract: Contract[..., Any]) -> None:
         self.contract = contract
-        self.names = tuple(
-            p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS
-        )
+        self.names = tuple(p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS)
         self.cache: dict[Hashable, Callable[..., Any]] = {}
         self.options: tuple[Option, ...] = ()
         self.namespace: dict[str, Any] = {
@@ -215,16 +213,6 @@ def _option(
     machine = not needs.unmet_by_machine()
     wants_device = bool(needs.devices or needs.capability)
     return Option(implementation, machine, 0 if wants_device else None, tuple(allowed))
-
-
-def _read_capability(index: int) -> tuple[int, int]:
-    """Return the compute capability of a CUDA device."""
-    return torch.cuda.get_device_capability(index)
-
-
-_as_constant: Any = torch.compiler.assume_constant_result
-capability_of: Callable[[int], tuple[int, int]] = _as_constant(_read_capability)
-"""Return the compute capability of a CUDA device; a constant while compiling."""
 
 
 def _refusal(report: DispatchReport, backend: str | None) -> str:

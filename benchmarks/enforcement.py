@@ -148,6 +148,8 @@ def table(measured: Measured) -> Iterator[str]:
             f" {measured.ratio(name, DOCUMENTED):7.2f} {measured.ratio(name, FULL):7.2f}"
             f" {measured.ratio(name, OURS):7.2f} {measured.coverage[name]!s:>9} {refusal:>11}"
         )
+    if any(spread.is_wide for spread in measured.net.values()):
+        yield "  Some quartiles are more than a tenth apart: the machine was busy."
     for name, coverage in measured.coverage.items():
         if name != BARE:
             yield from _wrapped(f"{name} {coverage.words(subject.broken)}")
@@ -194,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = (
         Settings(rounds=5, loop_ms=5, processes=3, device=options.device)
         if options.quick
-        else Settings(rounds=21, loop_ms=25, processes=9, device=options.device)
+        else Settings(rounds=21, loop_ms=25, processes=7, device=options.device)
     )
     versions = {name: version(name) for name in LIBRARIES}
     print(

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
+CHUNKS = 10
+"""Parts of an inner loop; the fastest one counts, as it was not interrupted."""
+
 Call = tuple[Callable[..., object], tuple[Any, ...]]
 """A function and its positional arguments."""
 
@@ -32,6 +35,12 @@ class Spread:
         low, _, high = statistics.quantiles(self.rounds, n=4, method="inclusive")
         return low, high
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the quartiles lie more than a tenth of the median apart."""
+        low, high = self.quartiles
+        return high - low > 0.1 * self.median
+
     def minus(self, other: Spread) -> Spread:
         """Subtract round by round, so that what slowed a whole round down cancels out."""
         pairs = zip(self.rounds, other.rounds, strict=True)
@@ -49,11 +58,12 @@ class Spread:
 def interleaved(calls: Mapping[str, Call], *, rounds: int, loop_ms: float) -> dict[str, Spread]:
     """Time calls side by side, in microseconds a call.
 
-    Each round measures every call once, in an inner loop of about `loop_ms`. The order is rotated
-    from round to round and turned around in every second one. Garbage collection is off.
+    Each round measures every call once, in an inner loop of about `loop_ms` whose fastest tenth
+    counts. The order is rotated from round to round and turned around in every second one. Garbage
+    collection is off.
     """
     names = list(calls)
-    repeats = {name: _repeats(call, loop_ms) for name, call in calls.items()}
+    repeats = {name: _repeats(call, loop_ms / CHUNKS) for name, call in calls.items()}
     found: dict[str, list[float]] = {name: [] for name in names}
     was_enabled = gc.isenabled()
     gc.collect()
@@ -63,7 +73,7 @@ def interleaved(calls: Mapping[str, Call], *, rounds: int, loop_ms: float) -> di
             shift = index % len(names)
             order = names[shift:] + names[:shift]
             for name in order if index % 2 == 0 else reversed(order):
-                elapsed = _loop(calls[name], repeats[name])
+                elapsed = min(_loop(calls[name], repeats[name]) for _ in range(CHUNKS))
                 found[name].append(elapsed / repeats[name] / 1e3)
     finally:
         if was_enabled:

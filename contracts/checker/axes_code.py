@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorpact.contracts.checker.code import Locals, joined
+from tensorpact.contracts.checker.code import Locals, divisors, joined
 from tensorpact.contracts.checker.scope import Scope
 from tensorpact.contracts.checker.sizes import broadcasts_to
 from tensorpact.contracts.language.binding import (
@@ -138,6 +138,10 @@ def _axis_mismatch(
         case Computed(expression, broadcast):
             soft = [f"{size} != 1"] if broadcast else []
             different = f"{size} != {local.expression(expression)}"
+            if len(slot.arrays) > 1:
+                # Without a value this alternative does not fit, and the next one is tried.
+                zero = [f"{local.expression(divisor)} == 0" for divisor in divisors(expression)]
+                different = joined([*zero, different], "or")
             return joined([*local.presence(expression), *soft, different], "and")
         case Variadic(None):
             return None

@@ -44,14 +44,32 @@ class ChecksCode:
         self.bindings = contract.output_bindings if results else contract.bindings
         self.opened: set[str] = set()
         self.chosen: set[str] = set()
+        self._last_test: tuple[tuple[int, int], list[str]] = ((0, 0), [])
         self.dims = DimsCode(self)
 
     def refuse_if(self, conditions: Iterable[str]) -> None:
-        """Write one test that refuses the call where any of the conditions holds."""
+        """Write one test that refuses the call where any of the conditions holds.
+
+        It joins the test in front of it where the line stays short.
+        """
         found = list(conditions)
-        if found:
-            with self.writer.block(f"if {joined(found, 'or')}:"):
-                self.writer.write(self.fail)
+        if not found:
+            return
+        lines, here = self.writer.lines, (self.writer.depth, len(self.writer.lines))
+        if self._last_test[0] == here and self._fits([*self._last_test[1], *found]):
+            del lines[-2:]
+            found = [*self._last_test[1], *found]
+        if self._fits(found):
+            self.writer.write(f"if {joined(found, 'or')}:")
+        else:
+            self.writer.write_list("if (", found, "or", "):")
+        self.writer.depth += 1
+        self.writer.write(self.fail)
+        self.writer.depth -= 1
+        self._last_test = ((self.writer.depth, len(lines)), found)
+
+    def _fits(self, conditions: list[str]) -> bool:
+        return len(conditions) == 1 or len(joined(conditions, "or")) <= 92 - 4 * self.writer.depth
 
     def where_present(self, slot: Slot) -> contextlib.AbstractContextManager[None]:
         """Open a block that runs only where a slot holds a tensor."""
@@ -99,6 +117,7 @@ class ChecksCode:
             self.bind(binding)
         self.dims.write_extents()
         for slot in self.slots:
+            self._last_test = ((0, 0), [])
             self.open(slot)
             self.write_shape(slot)
         facets = FacetsCode(self)
@@ -160,7 +179,7 @@ class ChecksCode:
         """Tell whether the rank is looked at by itself: nothing that follows implies it."""
         if len(slot.arrays) > 1 or self.dims.unpacks(slot):
             return False
-        if slot.repeated or self.contract.early_return is not None:
+        if slot.repeated or (self.contract.early_return is not None and not self.results):
             return True
         return whole_shape(self.scope, slot, 0) is None
 

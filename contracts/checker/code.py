@@ -30,21 +30,47 @@ class Writer:
 
     lines: list[str] = field(default_factory=list)
     depth: int = 0
+    _closed: tuple[str, int] = ("", 0)
 
     def write(self, line: str) -> None:
         """Add one line."""
         self.lines.append("    " * self.depth + line)
 
+    def write_list(self, first: str, items: list[str], operator: str, last: str) -> None:
+        """Add items one a line, joined by `and` or `or`; a single one stays on the line."""
+        if len(items) == 1:
+            self.write(f"{first}{items[0]}{last}")
+            return
+        self.write(first)
+        self.depth += 1
+        for index, item in enumerate(items):
+            bracketed = f"({item})" if " and " in item or " or " in item else item
+            self.write(f"{operator} {bracketed}" if index else bracketed)
+        self.depth -= 1
+        self.write(last)
+
     @contextlib.contextmanager
     def block(self, header: str) -> Iterator[None]:
-        """Add a header and indent what follows."""
-        self.write(header)
-        self.depth += 1
+        """Add a header and indent what follows.
+
+        Conditions and loops that hold nothing are left out; two alike in a row become one.
+        """
+        line = "    " * self.depth + header
+        plain = header.startswith(("if ", "for ")) and header.endswith(":")
+        start = len(self.lines)
+        if not (plain and self._closed == (line, start)):
+            self.lines.append(line)
         before = len(self.lines)
+        self.depth += 1
         yield
-        if len(self.lines) == before:
+        empty = len(self.lines) == before
+        if empty and not plain:
             self.write("pass")
         self.depth -= 1
+        if empty and plain:
+            del self.lines[start:]
+        else:
+            self._closed = (line, len(self.lines)) if plain else ("", 0)
 
     def text(self) -> str:
         """Return everything written."""
@@ -153,6 +179,19 @@ def needed_names(node: Expression) -> NeededNames:
     return NeededNames(
         tuple(dict.fromkeys(values)), tuple(dict.fromkeys(owner.id for owner in owners))
     )
+
+
+def divisors(node: Expression) -> list[Expression]:
+    """Return what an expression divides by, inner ones first; numbers other than 0 left out."""
+    found: list[Expression] = []
+    for part in walk(node):
+        match part:
+            case Binary("//" | "%", _, divisor) | Call("cdiv", (_, divisor)):
+                if not (isinstance(divisor, Constant) and divisor.value != 0):
+                    found.insert(0, divisor)
+            case _:
+                pass
+    return found
 
 
 def joined(conditions: list[str], operator: str) -> str:

@@ -12,17 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias, TypeGuard, TypeVar, Union
 
 import torch
-from beartype import BeartypeConf
-from beartype.door import is_bearable
-from beartype.roar import BeartypeException
 from jaxtyping import AbstractArray
 
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
 from tensorpact.contracts.language.parameters import Parameter, Scalar, Slot
 
 T = TypeVar("T")
-
-CONFIGURATION = BeartypeConf(is_pep484_tower=False)
 
 
 def is_a(value: object, kind: type[T]) -> TypeGuard[T]:
@@ -113,9 +108,23 @@ def test_of(hint: Any) -> Test:
         return lambda value: is_a(value, hint)
     if origin is collections.abc.Callable:
         return callable
+    return _beartype_test(hint)
+
+
+def _beartype_test(hint: Any) -> Test:
+    """Return beartype's test for a hint; beartype is imported when a contract first needs it."""
+    from beartype import BeartypeConf
+    from beartype.door import is_bearable
+    from beartype.roar import BeartypeException
+
+    configuration = BeartypeConf(is_pep484_tower=False)
+    try:
+        is_bearable(None, hint, conf=configuration)
+    except BeartypeException as error:
+        raise ContractDefinitionError(f"beartype cannot check an annotation: {error}") from error
     # The compiler cannot trace beartype's bookkeeping; such a hint counts in eager calls only.
     return lambda value: (
-        torch.compiler.is_dynamo_compiling() or is_bearable(value, hint, conf=CONFIGURATION)
+        torch.compiler.is_dynamo_compiling() or is_bearable(value, hint, conf=configuration)
     )
 
 
@@ -141,11 +150,6 @@ def make_front_door(parameters: tuple[Parameter, ...]) -> Callable[..., bool] | 
     if not hints:
         return None
     tests = [test_of(hint) for hint in hints]
-    try:
-        for hint in hints:
-            is_bearable(None, hint, conf=CONFIGURATION)
-    except BeartypeException as error:
-        raise ContractDefinitionError(f"beartype cannot check an annotation: {error}") from error
     if len(tests) == 1:
         return tests[0]
 

@@ -32,12 +32,10 @@ def write_type_checks(
         watched = ", ".join(p.name for p in contract.parameters if needs_beartype(p))
         conditions.append(f"{scope.constant('_front_door', door)}({watched})")
     if conditions:
-        with writer.block("if not ("):
-            for index, condition in enumerate(conditions):
-                lead = "and " if index else ""
-                writer.write(f"{lead}({condition})" if " or " in condition else lead + condition)
-        with writer.block("):"):
-            writer.write(fail)
+        writer.write_list("if not (", conditions, "and", "):")
+        writer.depth += 1
+        writer.write(fail)
+        writer.depth -= 1
 
 
 def type_condition(parameter: Parameter, scope: Scope) -> str | None:

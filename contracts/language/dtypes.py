@@ -18,6 +18,7 @@ def all_dtypes() -> dict[str, torch.dtype]:
     return {str(dtype).removeprefix("torch."): dtype for dtype in found}
 
 
+@functools.cache
 def torch_dtypes(names: Any, class_name: str) -> frozenset[torch.dtype] | None:
     """Return the torch dtypes a jaxtyping class accepts, or None where it accepts all.
 

@@ -1,7 +1,7 @@
 """What jaxtyping cannot say of a tensor, as PEP 593 metadata: `Annotated[..., Contiguous()]`.
 
-Each facet is plain data. Its `tier` says when it is looked at: `metadata` facets at every call,
-`pointer` and `value` facets in debug mode only.
+Each facet is plain data. Its `tier` says when it is looked at: `metadata` facets at every call;
+`value` facets are declarations so far, which drawn examples keep and no call is held to.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Mutated(Facet):
 
 @dataclass(frozen=True, init=False)
 class NoAlias(Facet):
-    """Not the same tensor as any of `parameters`; debug mode also compares memory ranges."""
+    """Not the same tensor object as any of `parameters`."""
 
     parameters: tuple[str, ...]
     kind = "alias"

@@ -347,7 +347,9 @@ def _array_spec(hint: Any, sizes: frozenset[str]) -> ArraySpec | None:
         )
     name = hint.dtype.__name__
     axes = parse_dims(hint.dim_str, sizes)
-    return ArraySpec(name, torch_dtypes(hint.dtypes, name), array_type, axes)
+    dtypes: Any = hint.dtypes
+    accepted = torch_dtypes(tuple(dtypes) if isinstance(dtypes, list) else dtypes, name)
+    return ArraySpec(name, accepted, array_type, axes)
 
 
 def _tuple_items(hint: Any, sizes: frozenset[str]) -> tuple[_Members, ...]:

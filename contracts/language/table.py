@@ -150,9 +150,9 @@ def _default(parameter: Parameter) -> str:
 
 
 def _facets_text(facets: Iterable[Facet]) -> str:
-    """Say what the facets promise; those of debug mode are marked."""
+    """Say what the facets promise; those that no call is held to are marked."""
     return "; ".join(
-        f"{facet.describe()} (debug)" if facet.tier in ("pointer", "value") else facet.describe()
+        f"{facet.describe()} (not checked)" if facet.tier == "value" else facet.describe()
         for facet in facets
     )
 

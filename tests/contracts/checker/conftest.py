@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Optional, Union
+from typing import Annotated, Any, Union
 
 import pytest
 import torch
@@ -45,7 +45,8 @@ RELATIONS = (
     "not {0} == 4", "1 <= {0} <= 4", "power_of_two({0})", "cdiv({0}, {1}) >= 1", "p > 0",
     "max({0}, {1}) < 5", "{2}.shape[0] >= 1", "{2}.numel() >= 0", "{2}.ndim < 4", "w >= {0}",
     "{2} is None or {0} >= 1", "flag or {0} < 4", "mode == 'a'", "{2}.shape[-1] % {0} == 0",
-    "(-2)**2 > {0} - 5", "{0} >= 2 and ({1} > 1 or {0} < 4)", "abs({0} - {1}) < 4", "scale <= 2.5 or {0} < 3",
+    "(-2)**2 > {0} - 5", "{0} >= 2 and ({1} > 1 or {0} < 4)", "abs({0} - {1}) < 4",
+    "scale <= 2.5 or {0} < 3",
 )  # fmt: skip
 JUNK = (None, 3, True, 2.5, "a", (), [], object(), 10**60, -1, 0)
 
@@ -66,6 +67,14 @@ class RandomContract:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.contract: Contract[..., Any] | None = None
+        for _ in range(10):
+            # A draw that makes no sense as a contract is refused; the next one is another.
+            self.draw()
+            if self.contract is not None:
+                break
+
+    def draw(self) -> None:
         self.zero = {n: "" for n in (*DIMS, "p") if self.maybe(0.15)}
         self.sizes: dict[str, Any] = {n: self.random.randint(1, 4) for n in (*DIMS, "q")}
         for name in self.zero:
@@ -136,8 +145,9 @@ class RandomContract:
             if {"w", "p", "flag", "mode", "scale"} & {*re.findall(r"\w+", text)} <= self.names:
                 return filled
 
-    def other(self) -> str:
-        return self.random.choice(self.tensors)
+    def other(self, name: str = "") -> str:
+        """Choose a tensor, another one than that of this name where there is one."""
+        return self.random.choice([t for t in self.tensors if t != name] or self.tensors)
 
     def value(self, text: str) -> Any:
         functions = {"cdiv": lambda a, b: -(-a // b), "min": min}
@@ -183,16 +193,17 @@ class RandomContract:
             case _:
                 member, draw = self.array()
                 return Argument(name, member | self.random.choice([int, str, float]), draw)
-        hint = self.with_facets(hint)
+        hint = self.with_facets(name, hint)
         if self.maybe(0.3):
-            hint, value = Optional[hint], draw  # noqa: UP045
-            draw = lambda: value() if self.maybe(0.6) else None  # type: ignore[return-value] # noqa: E731
-            return Argument(name, hint, draw, default="None" if self.maybe(0.5) else "")
+            default = "None" if self.maybe(0.5) else ""
+            return Argument(
+                name, hint | None, lambda: draw() if self.maybe(0.6) else None, default=default
+            )
         return Argument(name, hint, draw)
 
     def list_argument(self, name: str) -> Argument:
         item, draw = self.array(per_item=True)
-        item = self.with_facets(item)
+        item = self.with_facets(name, item)
         sequence = self.random.choice([list, Sequence, tuple, "star"])
         make = tuple if sequence in (tuple, "star") else list
 
@@ -202,14 +213,15 @@ class RandomContract:
         if sequence == "star":
             return Argument(name, item, values, star=True)
         hint = tuple[item, ...] if sequence is tuple else sequence[item]  # type: ignore[index]
-        return Argument(name, Optional[hint] if self.maybe(0.2) else hint, values)  # noqa: UP045
+        return Argument(name, hint | None if self.maybe(0.2) else hint, values)
 
-    def with_facets(self, hint: Any) -> Any:
-        other, first = self.other(), self.random.choice(self.dims)
+    def with_facets(self, name: str, hint: Any) -> Any:
+        other, first = self.other(name), self.random.choice(self.dims)
         rank = len(getattr(hint, "dim_str", "_ _").split())
+        pattern = " ".join(["_", "_", first, "1"][-rank:]) if rank else "_"
         facets = [
             Contiguous(), LastDimContiguous(), LastDimContiguous(), Mutated(), Mutated(),
-            AnyDevice(), SameDtype(other), SameDevice(other), NoAlias(other), Strides(" ".join([*"_____"[2:rank], first, "1"][-rank:] or ["_"])),
+            AnyDevice(), SameDtype(other), SameDevice(other), NoAlias(other), Strides(pattern),
         ]  # fmt: skip
         chosen = self.random.sample(facets, self.random.choice((0, 0, 0, 1, 2)))
         for facet in chosen:
@@ -217,7 +229,7 @@ class RandomContract:
         return hint
 
     def scalars(self) -> list[Argument]:
-        size = self.random.choice([int, int, Optional[int], int | str])
+        size = self.random.choice([int, int, int | None, int | str])
         kinds = {
             "p": (size, lambda: self.sizes["p"]),
             "shape": (tuple[int, ...], lambda: self.sizes["shape"]),

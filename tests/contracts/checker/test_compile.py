@@ -50,8 +50,10 @@ def optional() -> tuple[Function, Function]:
 
 
 def union() -> tuple[Function, Function]:
-    def flat(a: Float[Tensor, "batch heads*dim"] | Float[Tensor, "batch heads dim"],
-             w: Float[Tensor, "heads dim"]) -> Any:
+    def flat(
+        a: Float[Tensor, "batch heads*dim"] | Float[Tensor, "batch heads dim"],
+        w: Float[Tensor, "heads dim"],
+    ) -> Any:
         return a.reshape(a.shape[0], *w.shape) * w
 
     return enforced(flat), lambda n: (torch.randn(n, 3, 4), torch.randn(3, 4))
@@ -85,7 +87,8 @@ def facets() -> tuple[Function, Function]:
         return x + view + padded + out
 
     return enforced(read), lambda n: (
-        torch.randn(n, 4), torch.randn(n, 8)[:, :4], torch.randn(n, 6)[:, :4], torch.randn(4, n).t(),
+        torch.randn(n, 4), torch.randn(n, 8)[:, :4], torch.randn(n, 6)[:, :4],
+        torch.randn(4, n).t(),
     )  # fmt: skip
 
 
@@ -180,7 +183,8 @@ def test_compile__a_bad_call_raises_the_text() -> None:
     with pytest.raises(ContractError) as caught:
         compiled(torch.randn(2, 4), torch.randn(5))
     assert str(caught.value) == (
-        "`w` must have shape [dim]: axis 0 must be 4, got 5 in shape (5,); dim = 4 from axis 1 of `x`."
+        "`w` must have shape [dim]: axis 0 must be 4, got 5 in shape (5,); dim = 4 from axis 1 of "
+        "`x`."
     )
 
 

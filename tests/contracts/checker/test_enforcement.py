@@ -147,8 +147,8 @@ def test_enforced__several_tensors_by_star() -> None:
 
     assert torch.equal(total(F(2, 3) + 1, F(2, 4) + 1, scale=2.0), torch.full((2,), 14.0))
     assert refusal(lambda: total(F(2, 3), F(3, 4))) == (
-        "`xs[1]` must have shape [n, ?m]: axis 0 must be 2, got 3 in shape (3, 4); n = 2 from axis 0 "
-        "of `xs[0]`."
+        "`xs[1]` must have shape [n, ?m]: axis 0 must be 2, got 3 in shape (3, 4); n = 2 from axis "
+        "0 of `xs[0]`."
     )
 
 

@@ -1,4 +1,4 @@
-"""Python types at the front door: what each kind of parameter takes, and what strange objects do."""
+"""Python types at the front door: what each kind of parameter takes, what strange objects do."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def test_front_door__takes(hint: Any, value: Any) -> None:
 def test_front_door__refuses(hint: Any, value: Any, text: str) -> None:
     with pytest.raises(ContractTypeError) as caught:
         taking(hint)(value)
-    assert str(caught.value).replace("collections.abc.", "").replace("torch.Tensor]", "Tensor]") in (
+    assert str(caught.value).replace("collections.abc.", "").replace(
+        "torch.Tensor]", "Tensor]"
+    ) in (
         text,
         text.replace("[[Tensor], Tensor]", "[[torch.Tensor], Tensor]"),
     )

@@ -38,7 +38,8 @@ F = torch.zeros
 def build(source: str, **clauses: Any) -> Any:
     """Enforce a function given as source, whose parameter names are hostile."""
     namespace: dict[str, Any] = {
-        "__name__": __name__, "Float": Float, "Int32": Int32, "T": Tensor, "Any": Any, "list_": list,
+        "__name__": __name__, "Float": Float, "Int32": Int32, "T": Tensor, "Any": Any,
+        "list_": list,
         "tuple_": tuple, "int_": int, "float_": float, "Annotated": Annotated, "Mutated": Mutated,
         "LastDimContiguous": LastDimContiguous, "Strides": Strides,
     }  # fmt: skip
@@ -60,8 +61,8 @@ def test_names__of_a_tensor_parameter(name: str) -> None:
     with pytest.raises(ContractError) as caught:
         op(F(2, 3), F(3), F(3))
     assert str(caught.value) == (
-        f"`{name}` must have shape [n, m]: axis 0 must be 3, got 2 in shape (2, 3); n = 3 from axis 0 "
-        "of `other`."
+        f"`{name}` must have shape [n, m]: axis 0 must be 3, got 2 in shape (2, 3); n = 3 from "
+        "axis 0 of `other`."
     )
     with pytest.raises(ContractError):
         op(F(2), F(2), F(3))
@@ -95,8 +96,8 @@ def test_names__of_a_dim(name: str) -> None:
     with pytest.raises(ContractError) as caught:
         op(F(2, 4), F(9), F(3))
     assert str(caught.value) == (
-        f"`xs[0]` must have shape [{name}]: axis 0 must be 2, got 3 in shape (3,); {name} = 2 from axis "
-        "0 of `x`."
+        f"`xs[0]` must have shape [{name}]: axis 0 must be 2, got 3 in shape (3,); {name} = 2 from "
+        "axis 0 of `x`."
     )
 
 
@@ -121,20 +122,23 @@ def test_names__a_dim_is_no_word_of_python(name: str) -> None:
 def test_names__a_dim_may_be_called_like_a_tensor() -> None:
     op = build(
         "def op(x: Float[T, 'x n'], n: Float[T, 'n x_2'], x_2: Float[T, 'x_2 x_shape'],"
-        " x_shape: Float[T, 'x_shape x'] | None = None) -> Float[T, 'x_shape']:\n    return x_2.sum(0)",
+        " x_shape: Float[T, 'x_shape x'] | None = None) -> Float[T, 'x_shape']:\n"
+        "    return x_2.sum(0)",
         where=["x + n == 5", "x.shape[0] * 2 == x + 2", "x_shape is None or x_shape.ndim == x"],
     )
     assert op(F(2, 3), F(3, 4), F(4, 5), F(5, 2)).shape == (5,)
     with pytest.raises(ContractError) as caught:
         op(F(2, 3), F(3, 4), F(4, 5), F(5, 3))
     assert str(caught.value) == (
-        "`x_shape` must have shape [x_shape, x]: axis 1 must be 2, got 3 in shape (5, 3); x = 2 from "
-        "axis 0 of `x`."
+        "`x_shape` must have shape [x_shape, x]: axis 1 must be 2, got 3 in shape (5, 3); x = 2 "
+        "from axis 0 of `x`."
     )
 
 
 def test_names__that_python_reads_as_one_are_one() -> None:
-    op = build("def op(x: Float[T, '\\N{LATIN SMALL LIGATURE FI} n'], y: Float[T, 'fi']) -> None: ...")
+    op = build(
+        "def op(x: Float[T, '\\N{LATIN SMALL LIGATURE FI} n'], y: Float[T, 'fi']) -> None: ..."
+    )
     op(F(2, 3), F(2))
     with pytest.raises(ContractError, match="axis 0 must be 2, got 4"):
         op(F(2, 3), F(4))

@@ -14,7 +14,7 @@ Compared is what both can say. Where they differ by design, the drawn contracts 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 import hypothesis
 import torch
@@ -97,7 +97,7 @@ def parameters(draw: st.DrawFn) -> list[Drawn]:
         hint = Union[tuple(kind[Tensor, " ".join(axes)] for axes in members)]  # noqa: UP007
         value = draw(tensors(kind, draw(st.sampled_from(members)), dims))
         if draw(st.integers(0, 3)) == 0:
-            hint = Optional[hint]  # noqa: UP045
+            hint = hint | None
             value = draw(st.sampled_from((None, value)))
         found.append(Drawn(hint, value))
     return found
@@ -105,7 +105,9 @@ def parameters(draw: st.DrawFn) -> list[Drawn]:
 
 def _in_order(axes: list[str], strict: bool) -> list[str]:
     """Put the strict form of a name before its broadcasting form."""
-    return ["*b" if axis == "*#b" and not strict else "k" if axis == "#k" else axis for axis in axes]
+    return [
+        "*b" if axis == "*#b" and not strict else "k" if axis == "#k" else axis for axis in axes
+    ]
 
 
 @st.composite

@@ -29,9 +29,7 @@ def _scale(x: Float[Tensor, "n 2*m"], w: Float[Tensor, "m"], index: Int32[Tensor
     return x.shape
 
 
-scale = enforce(
-    contract(where=["n % 2 == 0", "x.numel() > 0"])(_scale), _scale, check_result=False
-)
+scale = enforce(contract(where=["n % 2 == 0", "x.numel() > 0"])(_scale), _scale, check_result=False)
 
 
 def arguments(**options: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -116,7 +114,9 @@ def unusual() -> Iterator[Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("facet", [None, Contiguous(), LastDimContiguous(), Mutated(), Strides("m 1")])
+@pytest.mark.parametrize(
+    "facet", [None, Contiguous(), LastDimContiguous(), Mutated(), Strides("m 1")]
+)
 @pytest.mark.parametrize("debug", [False, True])
 def test_kinds__unusual_layouts_get_a_clean_answer(facet: Facet | None, debug: bool) -> None:
     def op(x: Any, y: Shaped[Tensor, "n"] | None = None) -> str:

@@ -48,7 +48,11 @@ def expect(hint: Any, value: Any, **clauses: Any) -> str:
     [
         (Float[Tensor, "n"], F(2, 3), "`x` must have 1 axis [n]: got shape (2, 3)."),
         (Float[Tensor, ""], F(2), "`x` must have 0 axes []: got shape (2,)."),
-        (Float[Tensor, "... n m"], F(2), "`x` must have at least 2 axes [..., n, m]: got shape (2,)."),
+        (
+            Float[Tensor, "... n m"],
+            F(2),
+            "`x` must have at least 2 axes [..., n, m]: got shape (2,).",
+        ),
         (
             Float[Tensor, "n"] | Float[Tensor, "n m"],
             F(()),
@@ -79,14 +83,14 @@ def expect(hint: Any, value: Any, **clauses: Any) -> str:
         (
             Float[Tensor, "... n n+1"],
             F(2, 3, 3),
-            "`x` must have shape [..., n, n+1]: axis 2 must be 4, got 3 in shape (2, 3, 3); n = 3 "
-            "from axis 1 of `x`.",
+            ("`x` must have shape [..., n, n+1]: axis 2 must be 4, got 3 in shape (2, 3, 3); n = 3 "
+            "from axis 1 of `x`."),
         ),
         (
             Float[Tensor, "n 2*half"],
             F(2, 3),
-            "`x` must have shape [n, 2*half]: no whole half >= 1 makes 2*half equal to 3, the size of "
-            "axis 1 in shape (2, 3).",
+            ("`x` must have shape [n, 2*half]: no whole half >= 1 makes 2*half equal to 3, the "
+            "size of axis 1 in shape (2, 3)."),
         ),
         (Float[Tensor, "n"], F(0), "`n` must be at least 1: got 0 from axis 0 of `x`."),
         (
@@ -107,8 +111,8 @@ def expect(hint: Any, value: Any, **clauses: Any) -> str:
         (
             Annotated[Shaped[Tensor, "n m"], Mutated()],
             F(1, 3).expand(2, 3),
-            "`x` is written in place and must not be expanded: got shape (2, 3) with strides (0, 1), "
-            "in which several elements are one place in memory.",
+            ("`x` is written in place and must not be expanded: got shape (2, 3) with strides (0, "
+            "1), in which several elements are one place in memory."),
         ),
         (
             Annotated[Shaped[Tensor, "n m"], Contiguous()],
@@ -118,14 +122,14 @@ def expect(hint: Any, value: Any, **clauses: Any) -> str:
         (
             list[Float[Tensor, "n ?m"]],
             [F(2, 3), F(2, 4), F(3, 4)],
-            "`x[2]` must have shape [n, ?m]: axis 0 must be 2, got 3 in shape (3, 4); n = 2 from axis 0 "
-            "of `x[0]`.",
+            ("`x[2]` must have shape [n, ?m]: axis 0 must be 2, got 3 in shape (3, 4); n = 2 from "
+            "axis 0 of `x[0]`."),
         ),
         (
             tuple[Float[Tensor, "n"], Float[Tensor, "n"]],
             (F(2), F(3)),
-            "`x[1]` must have shape [n]: axis 0 must be 2, got 3 in shape (3,); n = 2 from axis 0 of "
-            "`x[0]`.",
+            ("`x[1]` must have shape [n]: axis 0 must be 2, got 3 in shape (3,); n = 2 from axis 0 "
+            "of `x[0]`."),
         ),
     ],
 )  # fmt: skip
@@ -161,8 +165,8 @@ def test_texts__int_parameter() -> None:
         "`x` must have shape [n]: axis 0 must be 0, got 2 in shape (2,); n = 0 from parameter `n`."
     )
     assert text_of(op, 10**50, F(2)) == (
-        "`x` must have shape [n]: axis 0 must be about 2**166, got 2 in shape (2,); n = about 2**166 "
-        "from parameter `n`."
+        "`x` must have shape [n]: axis 0 must be about 2**166, got 2 in shape (2,); n = about "
+        "2**166 from parameter `n`."
     )
 
 
@@ -188,13 +192,15 @@ def test_texts__an_expression_without_a_value() -> None:
 
     assert text_of(op, F(2), F(3), 0) == (
         "`y` must have shape [n//k]: axis 0 must be the value of n//k, which cannot be computed "
-        "(integer division or modulo by zero), got 3 in shape (3,); n = 2 from axis 0 of `x`, k = 0 "
-        "from parameter `k`."
+        "(integer division or modulo by zero), got 3 in shape (3,); n = 2 from axis 0 of `x`, k = "
+        "0 from parameter `k`."
     )
 
 
 def test_texts__other_tensors() -> None:
-    def same_dtype(x: Float[Tensor, "n"], y: Annotated[Float[Tensor, "n"], SameDtype("x")]) -> None: ...
+    def same_dtype(
+        x: Float[Tensor, "n"], y: Annotated[Float[Tensor, "n"], SameDtype("x")]
+    ) -> None: ...
     def alias(x: Float[Tensor, "n"], y: Annotated[Float[Tensor, "n"], NoAlias("x")]) -> None: ...
     def device(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> None: ...
     def same_device(
@@ -220,8 +226,8 @@ def test_texts__relations() -> None:
     def op(x: Float[Tensor, "n"], groups: int, other: Any = None) -> None: ...
 
     assert text_of(op, F(4), 3, where=["n % groups == 0"]) == (
-        "n % groups == 0 must hold: got n = 4, groups = 3; n = 4 from axis 0 of `x`, groups = 3 from "
-        "parameter `groups`."
+        "n % groups == 0 must hold: got n = 4, groups = 3; n = 4 from axis 0 of `x`, groups = 3 "
+        "from parameter `groups`."
     )
     assert text_of(op, F(4), 3, where=[relation("n < 4", when="groups > 2")]) == (
         "n < 4 must hold: got n = 4; n = 4 from axis 0 of `x`."
@@ -233,8 +239,8 @@ def test_texts__relations() -> None:
         "none must hold: got other = list of 1."
     )
     assert text_of(op, F(4), 0, where=["n % groups == 0"]) == (
-        "n % groups == 0 must hold: got n = 4, groups = 0; n = 4 from axis 0 of `x`, groups = 0 from "
-        "parameter `groups`."
+        "n % groups == 0 must hold: got n = 4, groups = 0; n = 4 from axis 0 of `x`, groups = 0 "
+        "from parameter `groups`."
     )
 
 
@@ -244,8 +250,8 @@ def test_texts__results() -> None:
     def same(x: Float[Tensor, "n"]) -> Annotated[Float[Tensor, "n"], Is("x")]: ...
 
     assert text_of(single, F(4, 6), result=F(4, 6)) == (
-        "`return` must have shape [n, d//2]: axis 1 must be 3, got 6 in shape (4, 6); d = 6 from axis "
-        "1 of `x`."
+        "`return` must have shape [n, d//2]: axis 1 must be 3, got 6 in shape (4, 6); d = 6 from "
+        "axis 1 of `x`."
     )
     assert text_of(single, F(4, 6), result=None) == "`return` must be a torch.Tensor: got None."
     assert text_of(single, F(4, 6), result=[1]) == (

@@ -1,6 +1,5 @@
 # The annotations of this file are evaluated by Python as they are written; those of the other
 # tests are strings. Both are read alike.
-# ruff: noqa: FA100
 """Contracts in a module without `from __future__ import annotations`."""
 
 import inspect
@@ -63,14 +62,18 @@ def test_annotations__valid_calls() -> None:
     [
         (
             {"bias": F(2)},
-            "`bias` must have shape [m]: axis 0 must be 3, got 2 in shape (2,); m = 3 from axis 1 of "
-            "`x`.",
+            (
+                "`bias` must have shape [m]: axis 0 must be 3, got 2 in shape (2,); "
+                "m = 3 from axis 1 of `x`."
+            ),
         ),
         ({"index": F(2)}, "`index` must have dtype int32: got float32."),
         (
             {"quoted": F(3)},
-            "`quoted` must have shape [n]: axis 0 must be 2, got 3 in shape (3,); n = 2 from axis 0 of "
-            "`x`.",
+            (
+                "`quoted` must have shape [n]: axis 0 must be 2, got 3 in shape (3,); "
+                "n = 2 from axis 0 of `x`."
+            ),
         ),
     ],
 )

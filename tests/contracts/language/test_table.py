@@ -59,7 +59,7 @@ def test_contract_table__prints_a_small_contract():
     ]
     for line in (
         "  x         Float[n, d]               contiguous",
-        "  idx       Int32[n] | None  = None  index below d (debug)",
+        "  idx       Int32[n] | None  = None  index below d (not checked)",
         "  heads     parameter `heads`",
         "  n         axis 0 of `x`",
         "  kv_size  =  heads * head_dim",
