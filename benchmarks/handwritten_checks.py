@@ -25,12 +25,18 @@ def check_packed_decode(
         raise ValueError(f"`mixed_qkv` must be 2D: got {mixed_qkv.ndim} axes.")
     if mixed_qkv.stride(-1) != 1:
         raise ValueError("`mixed_qkv` must have a contiguous last axis.")
+    if a.ndim != 2:
+        raise ValueError(f"`a` must be 2D: got {a.ndim} axes.")
+    if a.stride(-1) != 1:
+        raise ValueError("`a` must have a contiguous last axis.")
     if b.ndim != 2:
         raise ValueError(f"`b` must be 2D: got {b.ndim} axes.")
     if b.stride(-1) != 1:
         raise ValueError("`b` must have a contiguous last axis.")
     if A_log.ndim != 1 or A_log.stride(0) != 1:
         raise ValueError("`A_log` must be a contiguous 1D tensor.")
+    if dt_bias.ndim != 1 or dt_bias.stride(0) != 1:
+        raise ValueError("`dt_bias` must be a contiguous 1D tensor.")
     if ssm_state_indices.ndim != 1:
         raise ValueError(f"`ssm_state_indices` must be 1D: got {ssm_state_indices.ndim} axes.")
     if not out.is_contiguous():
@@ -52,13 +58,13 @@ def check_packed_decode(
     if initial_state.stride(-1) != 1:
         raise ValueError("`initial_state` must have a contiguous last axis.")
     _, num_v_heads, value_dim, key_dim = initial_state.shape
-    if a.shape[1:].numel() != num_v_heads * key_dim:
+    if a.shape[1] != num_v_heads * key_dim:
         raise ValueError(f"`a` must have {num_v_heads * key_dim} values a row.")
     if b.shape[1] != num_v_heads:
         raise ValueError(f"`b` must have {num_v_heads} values a row.")
     if A_log.shape[0] != num_v_heads:
         raise ValueError(f"`A_log` must have {num_v_heads} values.")
-    if dt_bias.numel() != num_v_heads * key_dim:
+    if dt_bias.shape[0] != num_v_heads * key_dim:
         raise ValueError(f"`dt_bias` must have {num_v_heads * key_dim} values.")
     if out.shape != (batch, 1, num_v_heads, value_dim):
         raise ValueError(f"`out` must have shape {(batch, 1, num_v_heads, value_dim)}.")
@@ -98,8 +104,16 @@ def kda_replayssm_decode(
         raise ValueError("KDA `a` must be a contiguous 2D or 3D tensor.")
     if dt_bias.ndim not in (1, 2) or not dt_bias.is_contiguous():
         raise ValueError("KDA `dt_bias` must be a contiguous 1D or 2D tensor.")
+    # The checks of the packed op take both flat, as the engine's own code does it.
     batch, num_q_heads, num_v_heads, key_dim, value_dim = check_packed_decode(
-        mixed_qkv, a, b, A_log, dt_bias, initial_state, out, ssm_state_indices
+        mixed_qkv,
+        a.view(a.shape[0], -1),
+        b,
+        A_log,
+        dt_bias.view(-1),
+        initial_state,
+        out,
+        ssm_state_indices,
     )
 
     if write_pos.ndim != 1 or write_pos.dtype is not torch.int32:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,9 +18,10 @@ from tensorpact.contracts.checker.facets_code import FacetsCode
 from tensorpact.contracts.checker.scope import Scope
 from tensorpact.contracts.checker.types_code import array_types, kind_test
 from tensorpact.contracts.language.binding import Binding
-from tensorpact.contracts.language.checks import ExtentCheck
+from tensorpact.contracts.language.checks import ExtentCheck, RankCheck
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.expression import Expression, names_in
+from tensorpact.contracts.language.facets import SameDtype
 from tensorpact.contracts.language.parameters import Slot
 
 
@@ -44,6 +46,7 @@ class ChecksCode:
         self.bindings = contract.output_bindings if results else contract.bindings
         self.opened: set[str] = set()
         self.chosen: set[str] = set()
+        self.before_early_return = False
         self._last_test: tuple[tuple[int, int], list[str]] = ((0, 0), [])
         self.dims = DimsCode(self)
 
@@ -104,12 +107,14 @@ class ChecksCode:
 
     def write_for_early_return(self, condition: Expression) -> None:
         """Write what the condition of an early return needs, and nothing more."""
+        self.before_early_return = True
         for name in names_in(condition):
             for binding in self.bindings:
                 if binding.name == name:
                     self.bind(binding)
         before = [self.contract.checks[i] for i in self.contract.before_early_return]
         self.dims.write_extents({c.name for c in before if isinstance(c, ExtentCheck)})
+        self.before_early_return = False
 
     def write_everything(self) -> None:
         """Write every check of the slots that is not written yet."""
@@ -171,17 +176,32 @@ class ChecksCode:
         if self._checks_rank(slot):
             conditions += filter(None, [rank_mismatch(self.scope, slot, 0, self.shape(slot))])
         spec = slot.arrays[0]
-        if self.one_dtype_set(slot) and spec.dtypes is not None:
+        if self.one_dtype_set(slot) and spec.dtypes is not None and not self._dtype_follows(slot):
             conditions.append(self.scope.dtype_mismatch(value, spec.dtypes, spec.dtype_name))
         self.refuse_if(conditions)
+
+    def _dtype_follows(self, slot: Slot) -> bool:
+        """Tell whether `SameDtype` alone says all about the dtype of a slot."""
+        facet = slot.facet(SameDtype)
+        if facet is None or slot.name in self._read_before_early_return:
+            return False
+        other = next(s for s in self.contract.slots if s.name == facet.parameter)
+        wanted, allowed = other.arrays[0].dtypes, slot.arrays[0].dtypes
+        return other.always_there and wanted is not None and wanted <= (allowed or frozenset())
 
     def _checks_rank(self, slot: Slot) -> bool:
         """Tell whether the rank is looked at by itself: nothing that follows implies it."""
         if len(slot.arrays) > 1 or self.dims.unpacks(slot):
             return False
-        if slot.repeated or (self.contract.early_return is not None and not self.results):
+        if slot.repeated or slot.name in self._read_before_early_return:
             return True
         return whole_shape(self.scope, slot, 0) is None
+
+    @functools.cached_property
+    def _read_before_early_return(self) -> frozenset[str]:
+        """Return the slots whose shapes are not compared when the call returns early."""
+        checks = [self.contract.checks[position] for position in self.contract.before_early_return]
+        return frozenset(check.slot.name for check in checks if isinstance(check, RankCheck))
 
     @staticmethod
     def one_dtype_set(slot: Slot) -> bool:
@@ -206,15 +226,25 @@ class ChecksCode:
         return self.scope.part(self.scope.value(slot), "alternative")
 
     def choose_alternative(self, slot: Slot) -> None:
-        """Write the choice between the alternatives of a union, by rank, dtype and known dims."""
+        """Write the choice between the alternatives of a union, by rank, dtype and known dims.
+
+        In front of an early return wrong sizes are no fault: rank and dtype then decide alone.
+        """
         if len(slot.arrays) == 1 or slot.repeated or slot.name in self.chosen:
             return
         self.chosen.add(slot.name)
+        value, alternatives = self.scope.value(slot), range(len(slot.arrays))
         known = frozenset(self.dims.bound)
+        tests: dict[str, int] = {}
+        for array in alternatives:
+            tests.setdefault(self._alternative_fits(slot, array, value, known), array)
+        if self.before_early_return:
+            for array in alternatives:
+                misses = self._rank_or_dtype_misses(slot, array, value)
+                tests.setdefault(self._none_of(misses), array)
         with self.where_present(slot):
-            for array in range(len(slot.arrays)):
-                fits = self._alternative_fits(slot, array, self.scope.value(slot), known)
-                with self.writer.block(f"{'elif' if array else 'if'} {fits}:"):
+            for number, (fits, array) in enumerate(tests.items()):
+                with self.writer.block(f"{'elif' if number else 'if'} {fits}:"):
                     self.writer.write(f"{self.choice(slot)} = {array}")
             with self.writer.block("else:"):
                 self.writer.write(self.fail)
@@ -222,11 +252,20 @@ class ChecksCode:
     def _alternative_fits(
         self, slot: Slot, array: int, value: str, known: frozenset[str] | None
     ) -> str:
+        """Return the test of one alternative, of its sizes as far as the `known` dims go."""
+        misses = self._rank_or_dtype_misses(slot, array, value)
+        misses += shape_mismatches(self.scope, slot, array, self.shape(slot), known)
+        return self._none_of(misses)
+
+    def _rank_or_dtype_misses(self, slot: Slot, array: int, value: str) -> list[str]:
         spec = slot.arrays[array]
-        misses = list(filter(None, [rank_mismatch(self.scope, slot, array, self.shape(slot))]))
+        misses = [*filter(None, [rank_mismatch(self.scope, slot, array, self.shape(slot))])]
         if not self.one_dtype_set(slot) and spec.dtypes is not None:
             misses.append(self.scope.dtype_mismatch(value, spec.dtypes, spec.dtype_name))
-        misses += shape_mismatches(self.scope, slot, array, self.shape(slot), known)
+        return misses
+
+    @staticmethod
+    def _none_of(misses: list[str]) -> str:
         return f"not ({joined(misses, 'or')})" if misses else "True"
 
     # Shapes

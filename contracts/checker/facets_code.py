@@ -111,7 +111,7 @@ class FacetsCode:
             if isinstance(facet, Strides):
                 self._write_strides(slot, facet.pattern, value)
         others = [f for f in facets if not isinstance(f, (LastDimContiguous, Mutated, Strides))]
-        self.checks.refuse_if(c for facet in others for c in self._mismatches(facet, value))
+        self.checks.refuse_if(c for facet in others for c in self._mismatches(slot, facet, value))
 
     def _write_view(self, facets: Sequence[Facet], value: str) -> None:
         """Write what a view must keep; dense memory keeps it anyway and is told at once."""
@@ -131,7 +131,7 @@ class FacetsCode:
         self.writer.write(f"{shape}, {strides} = {value}.shape, {value}.stride()")
         self.checks.refuse_if(self._stride_mismatches(slot, pattern, shape, strides))
 
-    def _mismatches(self, facet: Facet, value: str) -> list[str]:
+    def _mismatches(self, slot: Slot, facet: Facet, value: str) -> list[str]:
         match facet:
             case Contiguous():
                 return [f"not {value}.is_contiguous()"]
@@ -140,7 +140,8 @@ class FacetsCode:
             case SameDevice(other):
                 return [self._against(other, f"{value}.device != {other}.device")]
             case NoAlias():
-                return [f"{value} is {other}" for other in facet.parameters]
+                others = [s for s in self.checks.contract.slots if s.name in facet.parameters]
+                return [f"{value} is {other.name}" for other in others if _may_be_one(slot, other)]
             case Is(other):
                 return [self._against(other, f"{value} is not {other}")]
             case _:
@@ -182,3 +183,15 @@ class FacetsCode:
                 guards += spelled.presence(condition.expression)
                 refusal = f"not ({spelled.expression(condition.expression)})"
             self.checks.refuse_if([joined([*dict.fromkeys(guards), refusal], "and")])
+
+
+def _may_be_one(slot: Slot, other: Slot) -> bool:
+    """Tell whether one tensor may fit two slots: none does where all ranks differ."""
+    if slot.repeated or other.repeated:
+        return True
+    pairs = [(a, b) for a in slot.arrays for b in other.arrays]
+    return any(
+        a.accepts_rank(max(a.minimum_rank, b.minimum_rank))
+        and b.accepts_rank(max(a.minimum_rank, b.minimum_rank))
+        for a, b in pairs
+    )

@@ -14,6 +14,7 @@ from torch import Tensor
 import tensorpact as tp
 
 ROOT = Path(__file__).parents[2]
+NOTHING_BINDS_IT = "no axis, int parameter or `let` gives it a value, and it cannot be solved for."
 SHAPE, FIRST, END = "have shape [B, C, ?N]:", "axis", " of `feats[0]`."
 
 
@@ -129,11 +130,7 @@ def misspelt(name, part):
         ("axis", ": the dim `kv_sze` is named once, in an expression."),
         ("where", ", relation 'kv_sze % 4 == 0': unknown name `kv_sze`."),
         ("when", ", `when` of relation 'ctx > 1': unknown name `kv_sze`."),
-        (
-            "let",
-            ", `let` width: nothing binds the dim `kv_sze`: no axis, int parameter or `let` gives "
-            "it a value, and it cannot be solved for.",
-        ),
+        ("let", f", `let` width: nothing binds the dim `kv_sze`: {NOTHING_BINDS_IT}"),
         ("zero", ", `zero`: unknown dim `kv_sze`."),
         ("placeholder", ", error `row`: unknown placeholder `kv_sze`."),
         ("when of a row", ", `when` of error `row`: unknown name `kv_sze`."),
