@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,21 +47,29 @@ class FacetsCode:
         if anchor is None or not others:
             return
         device = self.scope.local("_device")
-        there = self._is_certain(anchor)
-        found = f"{self.scope.value(anchor)}.device" if there else self._first_device()
-        self.writer.write(f"{device} = {found}")
-        if self.checks.results and not there:
-            with self.writer.block(f"if {device} is not None:"):
-                self._compare_devices(others, device)
-        else:
-            self._compare_devices(others, device)
-
-    def _compare_devices(self, slots: list[Slot], device: str) -> None:
-        certain = [slot for slot in slots if self._is_certain(slot)]
-        self.checks.refuse_if(f"{self.scope.value(slot)}.device != {device}" for slot in certain)
-        for slot in slots:
-            if slot not in certain:
+        if self._is_certain(anchor):
+            self._compare_with_anchor(self.scope.value(anchor), others, device)
+            return
+        self.writer.write(f"{device} = {self._first_device()}")
+        found = self.writer.block(f"if {device} is not None:")
+        with found if self.checks.results else contextlib.nullcontext():
+            for slot in others:
                 self._write_device(slot, device)
+
+    def _compare_with_anchor(self, anchor: str, slots: list[Slot], device: str) -> None:
+        """Compare with a tensor that is always there; the CPU is one device, told at once."""
+        certain = [self.scope.value(slot) for slot in slots if self._is_certain(slot)]
+        if certain:
+            self.writer.write_list(
+                "if not (", [f"{value}.is_cpu" for value in (anchor, *certain)], "and", "):"
+            )
+            self.writer.depth += 1
+            self.writer.write(f"{device} = {anchor}.device")
+            self.checks.refuse_if(f"{value}.device != {device}" for value in certain)
+            self.writer.depth -= 1
+        for slot in slots:
+            if not self._is_certain(slot):
+                self._write_device(slot, f"{anchor}.device")
 
     def _is_certain(self, slot: Slot) -> bool:
         """Tell whether exactly one tensor is passed here in every valid call."""

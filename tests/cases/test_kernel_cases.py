@@ -93,9 +93,7 @@ BATCH_TEXT = "KDA inputs must agree on the batch size: `{}` has shape {}, `mixed
 POSITIONS_TEXT = (
     "The positions of fused KV materialization have the wrong shape: got {}, expected (7,)."
 )
-EPS_TEXT = (
-    "Invalid stacked eps shape for fused KV materialization: got {}, expected (3,)."
-)  # fmt: skip
+EPS_TEXT = "Invalid stacked eps shape for fused KV materialization: got {}, expected (3,)."
 
 
 @pytest.mark.parametrize(
@@ -254,6 +252,12 @@ def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.empty(*shape, dtype=dtype, device="meta")
 
 
+RING_TEXT = (
+    "`k_cache` must have as many slots as `initial_state`: got shape (39999, 4, 16, 64), "
+    "expected 40000 slots."
+)
+
+
 def large_calls() -> dict[str, tuple[Any, Arguments, str, Tensor, str]]:
     """An op, a valid call of over 2**31 elements, and a wrong argument with its text."""
     tokens, batch, H, HV, K, V, L, slots = 2**20, 3, 4, 8, 64, 128, 16, 40_000
@@ -280,8 +284,7 @@ def large_calls() -> dict[str, tuple[Any, Arguments, str, Tensor, str]]:
         "packed": (ops.kda_packed_decode, packed, "b", packed["b"][:, :-1],
                    "KDA `b` must have shape (3, 8): got (3, 7)."),
         "replay": (ops.kda_replayssm_decode, replay, "k_cache", replay["k_cache"][:-1],
-                   "`k_cache` must have as many slots as `initial_state`: got shape "
-                   "(39999, 4, 16, 64), expected 40000 slots."),
+                   RING_TEXT),
     }  # fmt: skip
 
 
@@ -364,7 +367,7 @@ def test_case_21__a_batch_of_none_is_an_error_where_nothing_is_declared():
             op(none, slots[:0])
         texts.append(str(caught.value))
     assert texts == [
-        "batch >= 1 must hold: got batch = 0 from axis 0 of `x`.",
+        "`batch` must be at least 1: got 0 from axis 0 of `x`.",
         "No rows: got (0, 3).",
     ]
 

@@ -59,11 +59,16 @@ def decode(qkv, a, state, pos=None, *, scale=1.0):
         if pos is not None:
             if pos.dtype is not int32 or pos.shape != (batch,):
                 raise _refused
-        _device = qkv.device
-        if a.device != _device or state.device != _device:
-            raise _refused
+        if not (
+            qkv.is_cpu
+            and a.is_cpu
+            and state.is_cpu
+        ):
+            _device = qkv.device
+            if a.device != _device or state.device != _device:
+                raise _refused
         if pos is not None:
-            if pos.device != _device:
+            if pos.device != qkv.device:
                 raise _refused
         if not qkv.is_contiguous():
             qkv_shape, qkv_strides = qkv.shape, qkv.stride()
@@ -108,9 +113,8 @@ async def gather(*xs, index):
                 xs_item_shape = xs_item.shape
                 if xs_item_shape[0] != n:
                     raise _refused
-            _device = index.device
             for xs_item in xs:
-                if xs_item.device != _device:
+                if xs_item.device != index.device:
                     raise _refused
     except Exception:
         _invalid(xs, index)
@@ -131,9 +135,14 @@ async def gather(*xs, index):
                 raise _refused
             if _result_0.dtype not in Float_dtypes or _result_0.shape != (n,):
                 raise _refused
-            _device = index.device
-            if _result_0.device != _device or _result_1.device != _device:
-                raise _refused
+            if not (
+                index.is_cpu
+                and _result_0.is_cpu
+                and _result_1.is_cpu
+            ):
+                _device = index.device
+                if _result_0.device != _device or _result_1.device != _device:
+                    raise _refused
     except Exception:
         _invalid_result(_result, xs, index)
     return _result
