@@ -74,23 +74,6 @@ _EXPECTED = "{(n_layers, total_ctx, num_kv_heads, head_dim)}"
             fix="build one 1D tensor with an epsilon per layer.",
         ),
         raises(
-            "fused-kv-cos-sin-cache-shape",
-            "The cos/sin cache of fused KV materialization has the wrong shape: "
-            "got {tuple(cos_sin_cache.shape)}, expected [max_pos, {rotary_dim}].",
-            unless="cos_sin_cache: shape",
-            cause="a row holds the cosines, then the sines of one position: rotary_dim values.",
-            fix="pass the cache of a rotary embedding whose rotary_dim is the one given here.",
-        ),
-        raises(
-            "fused-kv-positions-shape",
-            "The positions of fused KV materialization have the wrong shape: "
-            "got {tuple(positions.shape)}, expected {(total_ctx,)}.",
-            unless="positions: shape",
-            cause="each token of `kv` has one position; a shorter tensor would be read past its "
-            "end.",
-            fix="pass a flat tensor with one position per token.",
-        ),
-        raises(
             "fused-kv-k-out-shape",
             "The K output of fused KV materialization has the wrong shape: "
             f"got {{tuple(k_out.shape)}}, expected {_EXPECTED}.",
@@ -121,6 +104,23 @@ _EXPECTED = "{(n_layers, total_ctx, num_kv_heads, head_dim)}"
             unless="v_out: device dtype",
             cause="a workspace of another dtype or device was passed as v_out.",
             fix="allocate v_out with kv's dtype on kv's device.",
+        ),
+        raises(
+            "fused-kv-cos-sin-cache-shape",
+            "The cos/sin cache of fused KV materialization has the wrong shape: "
+            "got {tuple(cos_sin_cache.shape)}, expected [max_pos, {rotary_dim}].",
+            unless="cos_sin_cache: shape",
+            cause="a row holds the cosines, then the sines of one position: rotary_dim values.",
+            fix="pass the cache of a rotary embedding whose rotary_dim is the one given here.",
+        ),
+        raises(
+            "fused-kv-positions-shape",
+            "The positions of fused KV materialization have the wrong shape: "
+            "got {tuple(positions.shape)}, expected {(total_ctx,)}.",
+            unless="positions: shape",
+            cause="each token of `kv` has one position; a shorter tensor would be read past its "
+            "end.",
+            fix="pass a flat tensor with one position per token.",
         ),
         raises(
             "fused-kv-dtype",
@@ -207,6 +207,7 @@ def fused_kv_materialize(
 
 
 @contract(
+    let={"total_ctx": "ctx_hidden.shape[0]"},
     where=["positions.numel() == total_ctx"],
     zero={"total_ctx": "nothing is written"},
     early_return="total_ctx == 0",

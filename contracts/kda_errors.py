@@ -38,13 +38,21 @@ def rank_rows(inputs: tuple[str, ...]) -> tuple[ErrorRow, ...]:
             cause="`out` is a strided or expanded view.",
             fix="allocate `out` with torch.empty.",
         ),
-        raises(
+        device_row(
             "kda-one-device",
-            "KDA tensors must be on one device: `{argument}` is on {actual}, expected {expected}.",
-            unless="*: device",
-            cause="one tensor was left on another device.",
-            fix="move it to the device of `mixed_qkv`.",
+            ("a", "b", "A_log", "dt_bias", "initial_state", "out", "ssm_state_indices"),
         ),
+    )
+
+
+def device_row(slug: str, tensors: tuple[str, ...]) -> ErrorRow:
+    """Tensors that have to lie where `mixed_qkv` lies."""
+    return raises(
+        slug,
+        "KDA tensors must be on one device: `{argument}` is on {actual}, expected {expected}.",
+        unless=[f"{name}: device" for name in tensors],
+        cause="one tensor was left on another device.",
+        fix="move it to the device of `mixed_qkv`.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from jaxtyping import Float, Float32, Int32
 from torch import Tensor
 
-from tensorpact.contracts.kda_errors import rank_rows, size_rows, stricter_rows
+from tensorpact.contracts.kda_errors import device_row, rank_rows, size_rows, stricter_rows
 from tensorpact.contracts.language.contract import contract
 from tensorpact.contracts.language.facets import (
     Contiguous,
@@ -114,6 +114,9 @@ _RING_FIX = "allocate the rings once, beside the state, from the same config"
             unless="g_cache: dtype",
             cause="log-decays are summed over the ring, which half precision does not survive.",
             fix="allocate g_cache as float32, whatever the dtype of the model.",
+        ),
+        device_row(
+            "kda-ring-device", ("write_pos", "force_flush", "d_cache", "k_cache", "g_cache")
         ),
         raises(
             "kda-ring-slots",

@@ -13,13 +13,16 @@ from tensorpact.backends.registry import registry
 from tensorpact.contracts.checker.enforcement import enforce
 from tensorpact.contracts.checker.mode import switch
 from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract, build_contract
-from tensorpact.contracts.language.definition_error import ContractDefinitionError
+from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
 from tensorpact.contracts.language.rows import Condition, ErrorRow
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
+
+CLAUSES = ("let", "where", "errors", "zero", "early_return", "anchors")
+"""What `op` takes beside `check_result`: the clauses of `contract`."""
 
 
 class Op(Protocol[P, R]):
@@ -94,6 +97,10 @@ def op(subject: Any = None, /, *, check_result: bool = True, **clauses: Any) -> 
     ...     print(str(error).partition(":")[0])
     `x` must have shape [rows, 2*half]
     """
+    for clause in clauses:
+        if clause not in CLAUSES:
+            hint = near_name_hint(clause, CLAUSES)
+            raise ContractDefinitionError(f"`op` has no clause `{clause}`.", hint=hint)
     names = dict(sys._getframe(1).f_locals)
     if isinstance(subject, Contract):
         if clauses:

@@ -100,7 +100,7 @@ class FacetsCode:
 
     def write_facets(self, slot: Slot) -> None:
         """Write the facets of one slot."""
-        facets = [f for f in slot.facets if f.tier == "metadata"]
+        facets = [f for f in slot.facets if f.tier == "metadata" and f != SameDevice()]
         if not facets:
             return
         with self.checks.where_present(slot):
@@ -146,7 +146,7 @@ class FacetsCode:
                 return [f"not {value}.is_contiguous()"]
             case SameDtype(other):
                 return [self._against(other, f"{value}.dtype is not {other}.dtype")]
-            case SameDevice(other):
+            case SameDevice(str() as other):
                 return [self._against(other, f"{value}.device != {other}.device")]
             case NoAlias():
                 others = [s for s in self.checks.contract.slots if s.name in facet.parameters]

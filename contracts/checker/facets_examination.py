@@ -41,7 +41,7 @@ def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
             if wanted is None or tensor.dtype is wanted.dtype:
                 return None
             return texts.wrong_dtype_of(item, other, dtype_text(wanted.dtype))
-        case SameDevice(other):
+        case SameDevice(str() as other):
             wanted = _argument(found, other)
             if wanted is None or tensor.device == wanted.device:
                 return None

@@ -206,7 +206,7 @@ def source_argument(source: Source) -> str | None:
 
 
 def _own_check(facet: Facet, slot: Slot) -> bool:
-    if isinstance(facet, SameDtype) or facet.tier == "declaration":
+    if isinstance(facet, SameDtype) or facet.tier == "declaration" or facet == SameDevice():
         return False
     # Dense memory visits no element twice, so the weaker check would be dead.
     dense = any(isinstance(other, Contiguous) for other in slot.facets)
@@ -244,7 +244,10 @@ def _stated_positive(condition: Condition) -> Iterator[str]:
 
 def shares_device(slot: Slot) -> bool:
     """Tell whether a slot has to lie on the common device."""
-    return not any(isinstance(facet, (AnyDevice, SameDevice)) for facet in slot.facets)
+    return not any(
+        isinstance(facet, AnyDevice) or (isinstance(facet, SameDevice) and facet.parameter)
+        for facet in slot.facets
+    )
 
 
 def device_anchor(slots: tuple[Slot, ...]) -> Slot | None:

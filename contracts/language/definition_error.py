@@ -65,3 +65,33 @@ def kind_text(value: object) -> str:
     """
     name = type(value).__name__
     return f"an {name}" if name[0] in "aeio" else f"a {name}"
+
+
+def looks_misspelt(name: str, other: str) -> bool:
+    """Tell whether a name is another one with a slip inside one of its words.
+
+    A slip is one letter missing, added or changed, or two neighbours swapped, between the first and
+    the last letter of a word of four or more. Names that differ at the edge of a word, such as
+    `k_len` and `q_len` or `dim1` and `dim2`, are meant to differ.
+
+    >>> looks_misspelt("kv_sze", "kv_size"), looks_misspelt("k_len", "q_len")
+    (True, False)
+    """
+    words, other_words = name.split("_"), other.split("_")
+    if len(words) != len(other_words):
+        return False
+    differing = [pair for pair in zip(words, other_words, strict=True) if pair[0] != pair[1]]
+    return len(differing) == 1 and _slipped(*differing[0])
+
+
+def _slipped(word: str, other: str) -> bool:
+    longest = max(len(word), len(other))
+    if longest < 4 or not word or not other or (word[0], word[-1]) != (other[0], other[-1]):
+        return False
+    start = 0
+    while start < min(len(word), len(other)) and word[start] == other[start]:
+        start += 1
+    rest, other_rest = word[start:], other[start:]
+    missing, added = rest == other_rest[1:], rest[1:] == other_rest
+    changed, swapped = rest[1:] == other_rest[1:], rest[1::-1] + rest[2:] == other_rest
+    return missing or added or changed or swapped

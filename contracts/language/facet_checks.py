@@ -81,8 +81,10 @@ def _check_parameters(contract: Contract[..., Any], slot: Slot, facet: Facet) ->
             raise ContractDefinitionError(f"{facet.describe()}: that is the tensor itself.")
 
 
-def _named_by(facet: Facet) -> tuple[str, ...] | None:
+def _named_by(facet: Facet) -> tuple[Any, ...] | None:
     match facet:
+        case SameDevice(None):
+            return None
         case SameDtype(name) | SameDevice(name) | Is(name):
             return (name,)
         case NoAlias():

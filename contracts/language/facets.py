@@ -83,13 +83,13 @@ class AnyDevice(Facet):
 
 @dataclass(frozen=True)
 class SameDevice(Facet):
-    """On the device of another tensor parameter, instead of the first one's."""
+    """On the device of another tensor parameter, or of the first one (the default)."""
 
-    parameter: str
+    parameter: str | None = None
     kind = "device"
 
     def describe(self) -> str:
-        return f"device of `{self.parameter}`"
+        return f"device of `{self.parameter}`" if self.parameter else "the common device"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,11 @@ import torch
 
 from tensorpact.contracts.language.binding import FromSolving, axes_of, dim_names, named_axes
 from tensorpact.contracts.language.checks import AxisCheck, RelationCheck, tier_of
-from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
+from tensorpact.contracts.language.definition_error import (
+    ContractDefinitionError,
+    looks_misspelt,
+    near_name_hint,
+)
 from tensorpact.contracts.language.dims import Computed, Named, Spliced, Variadic
 from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
 from tensorpact.contracts.language.expression import names_in, text_of
@@ -172,7 +175,7 @@ def _check_solved_names(contract: Contract[..., Any]) -> None:
         solved = all(isinstance(source, FromSolving) for source in binding.sources)
         if solved and used[binding.name] == 1:
             others = known - {binding.name}
-            if difflib.get_close_matches(binding.name, sorted(others), n=1, cutoff=0.8):
+            if any(looks_misspelt(binding.name, other) for other in others):
                 raise ContractDefinitionError(
                     f"the dim `{binding.name}` is named once, in an expression.",
                     hint=near_name_hint(binding.name, others),

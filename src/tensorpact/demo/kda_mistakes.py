@@ -319,6 +319,12 @@ _REPLAY_ONLY: tuple[Mistake, ...] = (
     ),
     Mistake(
         _REPLAY,
+        "kda-ring-device",
+        "the cursors left on another device",
+        lambda call: {"write_pos": call["write_pos"].to("meta")},
+    ),
+    Mistake(
+        _REPLAY,
         "kda-ring-slots",
         "a ring of keys with one slot less than the state",
         lambda call: {"k_cache": call["k_cache"][:-1]},
