@@ -42,7 +42,7 @@ class BackendChoice:
             self.maybe_named = self.from_environment is not None or self._entered > 0
 
 
-choice = BackendChoice(os.environ.get(VARIABLE) or None)
+choice = BackendChoice(os.environ.get(VARIABLE, "").strip() or None)
 
 
 def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
@@ -50,5 +50,10 @@ def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
 
     The choice is strict: an op that the backend cannot run raises `BackendUnavailableError` with
     the reasons. An explicit `backend=` argument counts more.
+
+    Raises:
+        ValueError: the name is no word.
     """
+    if not (name and type(name) is str):
+        raise ValueError(f"a backend is named by a word: got {name!r}.")
     return choice.entered(name)

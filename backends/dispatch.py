@@ -49,6 +49,8 @@ class DispatchReport:
         for candidate in self.candidates:
             if candidate.backend == self.chosen:
                 verdict = "taken"
+            elif candidate.eligible and self.chosen is None:
+                verdict = "passed over: another one was named"
             elif candidate.eligible:
                 verdict = "passed over: it could run, but another one comes first"
             else:
@@ -75,8 +77,8 @@ class Option:
         if not self.on_this_machine:
             return False
         needs = self.implementation.requirements
-        if self.device_position is not None:
-            device = facts[self.device_position]
+        device = None if self.device_position is None else facts[self.device_position]
+        if device is not None:
             if needs.devices and device.type not in needs.devices:
                 return False
             needed = needs.capability if device.type == "cuda" else None
@@ -93,10 +95,12 @@ class Dispatcher:
         self.names = tuple(p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS)
         self.cache: dict[Hashable, Callable[..., Any]] = {}
         self.options: tuple[Option, ...] = ()
+        self.facts_name = "facts"
         self.namespace: dict[str, Any] = {
-            "_choice": choice,
-            "_cache": self.cache,
-            "_choose": self.choose,
+            "choice": choice,
+            "cache": self.cache,
+            "choose": self.choose,
+            "facts": None,
         }
         self.refresh()
         registry.listen(contract, self.refresh)
@@ -109,7 +113,7 @@ class Dispatcher:
         relations = list(dict.fromkeys(text for i in found for text in i.requirements.where))
         self.options = tuple(_option(i, device, dtypes, relations) for i in found)
         self.cache.clear()
-        self.namespace["_facts"] = build_facts(
+        self.namespace[self.facts_name] = build_facts(
             self.contract,
             device=device,
             dtypes=dtypes,
@@ -121,6 +125,7 @@ class Dispatcher:
         received: list[str] = []
         passed: list[str] = []
         star = False
+        defaults: dict[str, object] = {}
         for parameter in self.contract.parameters:
             if parameter.name not in self.names:
                 continue
@@ -131,25 +136,36 @@ class Dispatcher:
             else:
                 passed.append(parameter.name)
             if parameter.has_default:
-                self.namespace[f"_default_{parameter.name}"] = parameter.default
-                received.append(f"{parameter.name}=_default_{parameter.name}")
+                default = self._own_name(f"default_{parameter.name}")
+                defaults[default] = parameter.default
+                received.append(f"{parameter.name}={default}")
             else:
                 received.append(parameter.name)
         received += [] if star else ["*"]
+        own = {name: self._own_name(name) for name in ("key", "found", *self.namespace)}
+        self.namespace = {own[name]: value for name, value in self.namespace.items()} | defaults
+        self.facts_name = own["facts"]
         names = ", ".join(self.names)
         source = (
             f"def dispatch({', '.join(received)}, backend=None):\n"
-            "    if _choice.maybe_named:\n"
-            "        backend = _choice.resolve(backend)\n"
-            f"    key = (backend, _facts({names}))\n"
-            "    implementation = _cache.get(key)\n"
-            "    if implementation is None:\n"
-            f"        implementation = _choose(key, {names})\n"
-            f"    return implementation({', '.join(passed)})\n"
+            f"    if {own['choice']}.maybe_named:\n"
+            f"        backend = {own['choice']}.resolve(backend)\n"
+            f"    {own['key']} = (backend, {own['facts']}({names}))\n"
+            f"    {own['found']} = {own['cache']}.get({own['key']})\n"
+            f"    if {own['found']} is None:\n"
+            f"        {own['found']} = {own['choose']}({own['key']}, {names})\n"
+            f"    return {own['found']}({', '.join(passed)})\n"
         )
         exec(compile(source, f"<dispatch of {self.contract.name}>", "exec"), self.namespace)
         dispatch: Callable[..., Any] = self.namespace["dispatch"]
         return dispatch
+
+    def _own_name(self, name: str) -> str:
+        """Return a name for the generated function that hides no parameter."""
+        own = f"_{name}"
+        while own in self.names:
+            own = f"_{own}"
+        return own
 
     def choose(
         self, key: tuple[str | None, tuple[Any, ...]], *arguments: Any

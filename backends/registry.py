@@ -15,7 +15,8 @@ from tensorpact.backends.errors import BackendRegistrationError
 from tensorpact.backends.requirements import Requirements
 from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract
 from tensorpact.contracts.language.definition_error import ContractDefinitionError
-from tensorpact.contracts.language.expression import names_in
+from tensorpact.contracts.language.expression import Binary, Call, Constant, Expression, walk
+from tensorpact.contracts.language.expression_checks import check_expression
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,9 +132,12 @@ def implements(
     """
     requirements = requires or Requirements()
 
+    if not (backend and type(backend) is str):
+        raise BackendRegistrationError(f"a backend is named by a word: got {backend!r}.")
+
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         _refuse_other_parameters(contract, backend, function)
-        _refuse_unknown_names(contract, backend, requirements)
+        _refuse_bad_requirements(contract, backend, requirements)
         registry.add(contract, Implementation(backend, function, priority, requirements))
         return function
 
@@ -160,17 +164,33 @@ def _refuse_other_parameters(
         )
 
 
-def _refuse_unknown_names(
+def _refuse_bad_requirements(
     contract: Contract[..., Any], backend: str, requirements: Requirements
 ) -> None:
-    known = {*contract.dims, *(parameter.name for parameter in contract.parameters)}
-    try:
-        reads = {name for relation in requirements.relations for name in names_in(relation)}
-    except ContractDefinitionError as error:
-        raise BackendRegistrationError(f"backend {backend!r} of {contract.name}: {error}") from None
-    for name in (*reads, *requirements.dtypes):
-        if name not in known:
+    """Refuse what could not be evaluated on every valid call of the contract."""
+    place = f"backend {backend!r} of {contract.name}"
+    tensors = {slot.name for slot in contract.slots if not slot.repeated and not slot.path}
+    for name in requirements.dtypes:
+        if name not in tensors:
             raise BackendRegistrationError(
-                f"backend {backend!r} of {contract.name} requires something of `{name}`, which is "
-                "no dim and no parameter of the contract."
+                f"{place} requires a dtype of `{name}`, which is no tensor parameter of the "
+                "contract."
             )
+    try:
+        for text, relation in zip(requirements.where, requirements.relations, strict=True):
+            check_expression(contract, relation, f"requirement {text!r}")
+            if _may_divide_by_zero(relation):
+                raise BackendRegistrationError(
+                    f"{place}: the requirement {text!r} may divide by zero; divide by a number."
+                )
+    except ContractDefinitionError as error:
+        raise BackendRegistrationError(f"{place}: {error}") from None
+
+
+def _may_divide_by_zero(relation: Expression) -> bool:
+    for part in walk(relation):
+        match part:
+            case Binary("//" | "%", _, divisor) | Call("cdiv", (_, divisor)):
+                if not isinstance(divisor, Constant):
+                    return True
+    return False

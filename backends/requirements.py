@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from tensorpact.backends.errors import BackendRegistrationError
 from tensorpact.contracts.checker.examination import Examination, read
 from tensorpact.contracts.language.dtypes import dtype_text
 from tensorpact.contracts.language.expression import Expression
@@ -28,11 +29,26 @@ class Requirements:
         package: a package that has to be importable.
     """
 
-    devices: tuple[str, ...] = ()
+    devices: Sequence[str] = ()
     capability: tuple[int, int] | None = None
-    dtypes: Mapping[str, tuple[torch.dtype, ...]] = field(default_factory=dict)
-    where: tuple[str, ...] = ()
+    dtypes: Mapping[str, Sequence[torch.dtype]] = field(default_factory=dict)
+    where: Sequence[str] = ()
     package: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be looked at when a call comes; lists become tuples."""
+        fields: dict[str, Any] = {
+            "devices": _tuple_of(str, self.devices, "`devices`"),
+            "where": _tuple_of(str, self.where, "`where`"),
+            "dtypes": {
+                name: _tuple_of(torch.dtype, dtypes, f"the dtypes of `{name}`")
+                for name, dtypes in self.dtypes.items()
+            },
+        }
+        if self.capability is not None:
+            fields["capability"] = _tuple_of(int, self.capability, "`capability`")
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @functools.cached_property
     def relations(self) -> tuple[Expression, ...]:
@@ -42,7 +58,7 @@ class Requirements:
     def unmet_by_machine(self) -> list[str]:
         """Return why no call can run on this machine, whatever its arguments."""
         reasons: list[str] = []
-        if self.package is not None and importlib.util.find_spec(self.package) is None:
+        if self.package is not None and not _is_installed(self.package):
             reasons.append(f"the package `{self.package}` is not installed")
         if self.devices and not any(_device_exists(kind) for kind in self.devices):
             reasons.append(f"this machine has no {' or '.join(self.devices)} device")
@@ -87,6 +103,21 @@ class Requirements:
         parts += self.where
         parts += [f"package {self.package}"] if self.package else []
         return ", ".join(parts) or "nothing"
+
+
+def _tuple_of(kind: type, value: object, what: str) -> tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, kind) for item in value):
+        raise BackendRegistrationError(
+            f"{what} in requirements is a sequence of {kind.__name__}: got {value!r}."
+        )
+    return tuple(value)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _device_exists(kind: str) -> bool:

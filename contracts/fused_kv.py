@@ -28,7 +28,9 @@ _EXPECTED = "{(n_layers, total_ctx, num_kv_heads, head_dim)}"
 @contract(
     let={"kv_size": "num_kv_heads * head_dim"},
     where=["rotary_dim > 0 and rotary_dim <= head_dim and rotary_dim % 2 == 0"],
-    zero={"total_ctx": "two new empty tensors are returned and nothing else is looked at"},
+    zero={
+        "total_ctx": "two new empty tensors are returned; only Python types and `kv` are looked at"
+    },
     early_return="total_ctx == 0",
     errors=[
         raises(

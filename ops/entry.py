@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import sys
@@ -128,8 +129,10 @@ def _op_of_function(
 
 def _op_of_contract(contract: Contract[..., Any], function: Callable[..., Any]) -> Any:
     """Make the entry point of a contract that stands elsewhere."""
-    _refuse_other_names(contract, function)
-    if _is_stub(function):
+    stub = _is_stub(function)
+    _refuse_other_names(contract, function, backend_may_lack=stub)
+    if stub:
+        _refuse_undispatchable(contract)
         registry.load()
         dispatcher = Dispatcher(contract)
         body = functools.update_wrapper(dispatcher.function(), function)
@@ -170,21 +173,40 @@ def _explain(
 
 def _is_stub(function: Callable[..., Any]) -> bool:
     """Tell whether the body of a function is a docstring or `...` and nothing else."""
+    idle = ("RESUME", "NOP", "CACHE")
+    steps = [step for step in dis.get_instructions(function) if step.opname not in idle]
+    returned = steps[0].argval if steps[0].opname in ("LOAD_CONST", "RETURN_CONST") else steps
+    return (
+        returned is None
+        and steps[-1].opname in ("RETURN_VALUE", "RETURN_CONST")
+        and (len(steps) <= 2)
+    )
 
-    def stub() -> None:
-        """Only a docstring."""
 
-    return function.__code__.co_code == stub.__code__.co_code
-
-
-def _refuse_other_names(contract: Contract[..., Any], function: Callable[..., Any]) -> None:
+def _refuse_other_names(
+    contract: Contract[..., Any], function: Callable[..., Any], *, backend_may_lack: bool
+) -> None:
     """Refuse an entry point that does not repeat the names of its contract's parameters."""
     given = list(inspect.signature(function).parameters)
     wanted = list(contract.signature.parameters)
     optional = [name for name in wanted if name not in RESERVED_PARAMETERS]
-    if given not in (wanted, optional):
+    if given != wanted and not (backend_may_lack and given == optional):
         raise ContractDefinitionError(
             f"the function takes ({', '.join(given)}), and its contract says "
             f"({', '.join(wanted)}).",
             place=f"{function.__module__}.{function.__qualname__}",
+        )
+
+
+def _refuse_undispatchable(contract: Contract[..., Any]) -> None:
+    """Refuse contracts that only a function with a body of its own can keep."""
+    kinds = {parameter.kind for parameter in contract.parameters}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        raise ContractDefinitionError(
+            "an op that is computed by backends takes no `*` or `**` parameters.",
+            place=contract.name,
+        )
+    if contract.is_async:
+        raise ContractDefinitionError(
+            "an op that is computed by backends is no coroutine function.", place=contract.name
         )

@@ -44,7 +44,7 @@ def fused_kv_materialize(
 
     Returns:
         `(k, v)`, each `[n_layers, total_ctx, num_kv_heads, head_dim]`. With `total_ctx == 0` two
-        new empty tensors, and nothing else is looked at.
+        new empty tensors, and only Python types and `kv` are looked at.
 
     Raises:
         ContractError: a documented error of the contract; nothing has been written then.

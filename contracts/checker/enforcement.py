@@ -17,6 +17,7 @@ from tensorpact.contracts.checker.mode import in_debug_mode
 from tensorpact.contracts.checker.scope import function_name
 from tensorpact.contracts.checker.texts import value_words
 from tensorpact.contracts.language.contract import Contract
+from tensorpact.contracts.language.definition_error import ContractDefinitionError
 from tensorpact.contracts.language.facets import Tier
 
 ALL_TIERS: tuple[Tier, ...] = ("metadata", "pointer", "value")
@@ -38,7 +39,10 @@ def enforce(
         "debug_call": enforcer.debug_call,
         "debug_call_async": enforcer.debug_call_async,
     }
-    source, names = build_guard(contract, check_result=check_result, hooks=hooks)
+    try:
+        source, names = build_guard(contract, check_result=check_result, hooks=hooks)
+    except ContractDefinitionError as error:
+        raise error.at(f"{contract.module}.{contract.name}") from error.__cause__
     # Without a `__name__` the compiler does not look for these globals in the body's module.
     namespace: dict[str, Any] = dict(names)
     filename = f"<contract of {contract.module}.{contract.name}>"
@@ -66,7 +70,7 @@ class Enforcer:
         if not violations:
             raise GuardMismatchError(self.contract.name)
         tell_compiler(violations)
-        raise self.error(violations, bindings) from None
+        raise_alone(self.error(violations, bindings))
 
     def refuse_result(self, result: Any, *arguments: Any) -> NoReturn:
         """Raise the error for results that break the return annotation."""
@@ -76,7 +80,7 @@ class Enforcer:
         if not violations:
             raise GuardMismatchError(self.contract.name)
         tell_compiler(violations)
-        raise self.error(violations, bindings) from None
+        raise_alone(self.error(violations, bindings))
 
     def error(self, violations: tuple[Violation, ...], bindings: dict[str, Any]) -> ContractError:
         """Build the error: of the first violation, or of all of them in debug mode."""
@@ -152,6 +156,18 @@ class Enforcer:
             elif parameter.kind is parameter.kind.KEYWORD_ONLY:
                 found[parameter.name] = value
         return found
+
+
+def raise_alone(error: ContractError) -> NoReturn:
+    """Raise an error without the refusal that is being handled.
+
+    The refusal's traceback would keep the call's tensors alive as long as the error is kept.
+    """
+    __tracebackhide__ = True
+    try:
+        raise error from None
+    finally:
+        error.__context__ = None
 
 
 def tell_compiler(violations: tuple[Violation, ...]) -> None:

@@ -185,9 +185,12 @@ def _items(slot: Slot, value: Any) -> list[Item]:
         item = _item(slot, slot.name, value)
         elsewhere = value is None or (slot.other_types and not item.is_tensor)
         return [] if elsewhere else [item]
-    if not is_a(value, slot.repeated):
-        return []
-    return [_item(slot, f"{slot.name}[{i}]", v) for i, v in enumerate(value)]
+    values: Sequence[Any] = value if _holds_items(slot, value) else ()
+    return [_item(slot, f"{slot.name}[{i}]", v) for i, v in enumerate(values)]
+
+
+def _holds_items(slot: Slot, value: object) -> bool:
+    return slot.repeated is not None and is_a(value, slot.repeated)
 
 
 def _item(slot: Slot, name: str, value: Any) -> Item:

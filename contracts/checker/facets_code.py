@@ -130,7 +130,7 @@ class FacetsCode:
             conditions.append(f"{strides}[-1] != 1 and {shape}[-1] > 1")
         if any(isinstance(facet, Mutated) for facet in facets):
             twice = self.scope.constant("visits_twice", visits_twice)
-            conditions.append(f"0 in {strides} and {twice}({shape}, {strides})")
+            conditions.append(f"{twice}({shape}, {strides})")
         with self.writer.block(f"if not {value}.is_contiguous():"):
             self.writer.write(f"{shape}, {strides} = {value}.shape, {value}.stride()")
             self.checks.refuse_if(conditions)

@@ -6,6 +6,7 @@ import abc
 import collections.abc
 import enum
 import inspect
+import numbers
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ def is_whole_number(value: object) -> bool:
     >>> is_whole_number(3), is_whole_number(True), is_whole_number(3.0)
     (True, False, False)
     """
-    return issubclass(type(value), (int, torch.SymInt)) and type(value) is not bool
+    return issubclass(type(value), (numbers.Integral, torch.SymInt)) and type(value) is not bool
 
 
 def is_real_number(value: object) -> bool:
@@ -47,7 +48,11 @@ def is_real_number(value: object) -> bool:
     >>> is_real_number(3), is_real_number(0.5), is_real_number(True)
     (True, True, False)
     """
-    return is_whole_number(value) or issubclass(type(value), (float, torch.SymFloat))
+    kind = type(value)
+    exact = issubclass(kind, numbers.Rational)
+    return is_whole_number(value) or (
+        issubclass(kind, (numbers.Real, torch.SymFloat)) and not exact
+    )
 
 
 def is_truth_value(value: object) -> bool:
@@ -121,7 +126,7 @@ def _beartype_test(hint: Any) -> Test:
     try:
         is_bearable(None, hint, conf=configuration)
     except BeartypeException as error:
-        raise ContractDefinitionError(f"beartype cannot check an annotation: {error}") from error
+        raise ContractDefinitionError(f"{hint!r} is no type that beartype can check.") from error
     # The compiler cannot trace beartype's bookkeeping; such a hint counts in eager calls only.
     return lambda value: (
         torch.compiler.is_dynamo_compiling() or is_bearable(value, hint, conf=configuration)

@@ -79,6 +79,10 @@ def mode(name: str) -> contextlib.AbstractContextManager[None]:
         raise ValueError(f"mode 'off' is chosen before import: set {VARIABLE}=off.")
     if name not in MODES:
         raise ValueError(f"unknown mode {name!r}: expected one of {', '.join(MODES)}.")
+    if switch.start == "off":
+        raise ValueError(
+            f"mode {name!r} cannot be entered: ops were left unguarded by {VARIABLE}=off."
+        )
     return switch.entered(name)
 
 

@@ -34,5 +34,19 @@ def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
 
 
 def visits_twice(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Tell whether an axis of more than one element has stride 0."""
-    return any(stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True))
+    """Tell whether two elements may share one place in memory.
+
+    True where an axis has stride 0, or steps over less than what the axes of smaller strides span.
+
+    >>> visits_twice((3, 4), (8, 1)), visits_twice((3, 4), (0, 1)), visits_twice((3, 4), (1, 1))
+    (False, True, True)
+    """
+    if 0 in shape:
+        return False
+    # Compared pair by pair: the compiler cannot sort symbolic strides.
+    axes = [(size - 1, stride) for size, stride in zip(shape, strides, strict=True) if size > 1]
+    for axis, (_, stride) in enumerate(axes):
+        smaller = [a for a, (_, other) in enumerate(axes) if a != axis and other <= stride]
+        if stride <= sum(axes[a][0] * axes[a][1] for a in smaller):
+            return True
+    return False

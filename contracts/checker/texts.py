@@ -7,6 +7,7 @@ what was given, and where the expectation comes from. No tensor value is ever re
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import torch
@@ -211,11 +212,15 @@ def value_words(value: object) -> str:
         return f"{kind.__name__} of {len(value)}"
     if kind in (bool, int, float, str):
         return f"{kind.__name__} {plain_text(value, quoted=True)}"
-    return kind.__name__
+    return f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
 
 
 def _hint_words(hint: Any) -> str:
-    return hint.__name__ if inspect.isclass(hint) else str(hint).replace("typing.", "")
+    return (
+        hint.__name__
+        if inspect.isclass(hint)
+        else re.sub(r"\b(typing|collections\.abc)\.", "", str(hint))
+    )
 
 
 def _classes(slot: Slot) -> str:

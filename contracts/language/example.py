@@ -52,7 +52,7 @@ def draw_example(
         raise NoExampleError(f"no example of `{contract.name}`: {error}") from None
 
 
-def _refuse_sizes(contract: Contract[..., Any], sizes: Mapping[str, int]) -> None:
+def _refuse_sizes(contract: Contract[..., Any], sizes: Mapping[str, Any]) -> None:
     for name, size in sizes.items():
         if name not in contract.dims:
             raise NoExampleError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections.abc
+import functools
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
 import torch
 from jaxtyping import AbstractArray
@@ -24,7 +25,8 @@ def resolve_hints(function: Callable[..., Any], names: Mapping[str, Any]) -> dic
         ContractDefinitionError: an annotation names something that does not exist.
     """
     try:
-        return typing.get_type_hints(function, localns=dict(names), include_extras=True)
+        hints = typing.get_type_hints(function, localns=dict(names), include_extras=True)
+        return {name: see_through(hint) for name, hint in hints.items()}
     except NameError as error:
         known = {*names, *getattr(function, "__globals__", {})}
         problem = f"an annotation cannot be resolved: {error}."
@@ -34,6 +36,30 @@ def resolve_hints(function: Callable[..., Any], names: Mapping[str, Any]) -> dic
     except Exception as error:
         problem = f"an annotation cannot be resolved: {type(error).__name__}: {error}."
         raise ContractDefinitionError(problem) from error
+
+
+def see_through(hint: Any) -> Any:
+    """Replace aliases, new types and type variables by what they stand for, at any depth."""
+    if hasattr(hint, "__value__"):
+        return see_through(hint.__value__)
+    if isinstance(hint, typing.NewType):
+        return see_through(hint.__supertype__)
+    if isinstance(hint, typing.TypeVar):
+        members = hint.__constraints__ or (hint.__bound__ or Any,)
+        return functools.reduce(_united, map(see_through, members))
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return Annotated[(see_through(arguments[0]), *arguments[1:])]
+    if origin in (Union, types.UnionType):
+        return functools.reduce(_united, map(see_through, arguments))
+    if origin in (list, tuple, collections.abc.Sequence) and arguments:
+        items = tuple(item if item is Ellipsis else see_through(item) for item in arguments)
+        return origin[items if origin is tuple else items[0]]
+    return hint
+
+
+def _united(one: Any, other: Any) -> Any:
+    return Union[one, other]  # noqa: UP007 - not every hint knows `|`
 
 
 def refuse_hint(hint: Any) -> None:

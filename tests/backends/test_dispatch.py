@@ -260,3 +260,43 @@ def test_dispatch__the_unchecked_call_has_the_same_defaults():
     op = make_op(("eager", 0, None))
     assert torch.equal(op.unchecked(torch.ones(1, 1)), torch.full((1, 1), 2.0))
     assert torch.equal(op.unchecked(torch.ones(1, 1), None, 3), torch.full((1, 1), 3.0))
+
+
+def test_dispatch__parameters_may_have_the_names_of_generated_code():
+    @tp.contract()
+    def attend(
+        query: Float[Tensor, "n d"],
+        key: Float[Tensor, "n d"],
+        found: int = 1,
+        _choice: int = 2,
+        _key: int = 3,
+        *,
+        backend: str | None = None,
+    ) -> Float[Tensor, "n d"]: ...
+
+    @tp.implements(attend, backend="plain")
+    def plain(query, key, found=1, _choice=2, _key=3):
+        return key, found, _choice, _key
+
+    @tp.op(attend)
+    def entry(query, key, found=1, _choice=2, _key=3, *, backend=None):
+        """Attend."""
+
+    key = torch.zeros(2, 3)
+    assert entry(torch.ones(2, 3), key, 4)[0] is key
+    assert entry(torch.ones(2, 3), key, 4)[1:] == (4, 2, 3)
+
+
+def test_dispatch__a_device_requirement_without_any_tensor():
+    @tp.contract()
+    def optional(x: Float[Tensor, "n"] | None = None) -> None: ...
+
+    @tp.implements(optional, backend="cpu", requires=tp.Requirements(devices=("cpu",)))
+    def on_cpu(x=None):
+        return None
+
+    @tp.op(optional)
+    def entry(x=None): ...
+
+    assert entry() is None
+    assert entry(torch.ones(2)) is None

@@ -58,7 +58,7 @@ def test_implements__the_same_backend_twice_is_refused():
 
 def test_implements__a_requirement_of_an_unknown_dim_is_refused():
     contract = new_contract()
-    with pytest.raises(tp.BackendRegistrationError, match="`k`, which is no dim"):
+    with pytest.raises(tp.BackendRegistrationError, match="unknown name `k`"):
 
         @tp.implements(contract, backend="one", requires=tp.Requirements(where=["k <= 3"]))
         def one(x, factor=2.0):
@@ -127,3 +127,48 @@ def test_requirements__offsets_past_32_bits_pass_a_backend_over():
     assert entry(first)[1].shape == (2**16, 2**15)
     report = entry.explain_dispatch(first)
     assert report.candidates[0].reasons == ("it needs x.numel() < 2**31",)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "problem"),
+    [
+        ({"devices": "cuda"}, "`devices` in requirements is a sequence of str: got 'cuda'."),
+        ({"capability": 90}, "`capability` in requirements is a sequence of int: got 90."),
+        (
+            {"dtypes": {"x": torch.float32}},
+            "the dtypes of `x` in requirements is a sequence of dtype: got torch.float32.",
+        ),
+    ],
+)
+def test_requirements__that_could_not_be_looked_at_are_refused(requirements, problem):
+    with pytest.raises(tp.BackendRegistrationError) as caught:
+        tp.Requirements(**requirements)
+    assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize(
+    ("requirements", "problem"),
+    [
+        (tp.Requirements(dtypes={"factor": (torch.float32,)}), "which is no tensor parameter"),
+        (tp.Requirements(where=["n % (m - 8) == 0"]), "may divide by zero"),
+        (tp.Requirements(where=["x > 3"]), "unknown name `x`"),
+    ],
+)
+def test_implements__requirements_that_may_fail_are_refused(requirements, problem):
+    contract = new_contract()
+    with pytest.raises(tp.BackendRegistrationError, match=problem):
+        tp.implements(contract, backend="one", requires=requirements)(lambda x, factor=2.0: x)
+    assert registry.implementations(contract) == ()
+
+
+def test_requirements__a_missing_parent_package_is_a_reason():
+    needs = tp.Requirements(package="no_such_package.inside")
+    assert needs.unmet_by_machine() == ["the package `no_such_package.inside` is not installed"]
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_implements__a_backend_has_a_name(name):
+    with pytest.raises(tp.BackendRegistrationError, match="named by a word"):
+        tp.implements(new_contract(), backend=name)
+    with pytest.raises(ValueError, match="named by a word"):
+        tp.use_backend(name)

@@ -1,10 +1,13 @@
 """The decorator: its three forms, what it keeps of the function, and what it refuses."""
 
+import gc
 import inspect
 import os
 import pickle
 import subprocess
 import sys
+import typing
+import weakref
 
 import pytest
 import torch
@@ -181,3 +184,71 @@ def test_op__returns_other_values_beside_tensors():
     with pytest.raises(tp.ContractError) as caught:
         count(torch.ones(3, 5), 6)
     assert caught.value.argument == "return[1]"
+
+
+def test_op__a_body_that_returns_a_constant_is_a_body():
+    @tp.contract()
+    def promise(x: Float[Tensor, "n"]) -> int: ...
+
+    @tp.op(promise)
+    def five(x):
+        """Five."""
+        return 5
+
+    assert five(torch.ones(2)) == 5
+
+
+def test_op__dots_are_no_body():
+    @tp.contract()
+    def promise(x: Float[Tensor, "n"]) -> Float[Tensor, "n"]: ...
+
+    tp.implements(promise, backend="eager")(lambda x: x + 1)
+
+    @tp.op(promise)
+    def entry(x): ...
+
+    assert entry(torch.zeros(2)).sum() == 2
+
+
+def test_op__an_unknown_clause_is_refused_with_a_hint():
+    with pytest.raises(tp.ContractDefinitionError) as caught:
+        tp.op(wher=["n > 1"])
+    assert str(caught.value) == "`op` has no clause `wher`. Did you mean `where`?"
+
+
+def test_op__a_kept_error_keeps_no_tensor_alive():
+    tensor = torch.ones(3)
+    kept = weakref.ref(tensor)
+    with pytest.raises(tp.ContractError) as caught:
+        halve(tensor)
+    error = caught.value
+    del caught, tensor
+    error.__traceback__ = None
+    gc.collect()
+    assert kept() is None
+    assert error.__context__ is None
+
+
+def test_op__sees_through_new_types_and_type_variables():
+    rows = typing.NewType("rows", Float[Tensor, "a b"])
+    columns = typing.TypeVar("columns", bound=Float[Tensor, "b"])
+
+    @tp.op
+    def add(x: rows, y: columns) -> rows:
+        return x + y
+
+    assert add(torch.ones(2, 3), torch.ones(3)).shape == (2, 3)
+    with pytest.raises(tp.ContractError, match="axis 0 must be 3, got 4"):
+        add(torch.ones(2, 3), torch.ones(4))
+
+
+def test_op__takes_numpy_numbers():
+    np = pytest.importorskip("numpy")
+
+    @tp.op
+    def scaled(x: Float[Tensor, "n"], count: int, scale: float) -> Float[Tensor, "n"]:
+        return x * int(count) * float(scale)
+
+    assert scaled(torch.ones(1), np.int64(3), np.float32(0.5)) == 1.5
+    with pytest.raises(tp.ContractTypeError, match=r"`count` must be an int: got numpy\.bool"):
+        scaled(torch.ones(1), np.True_, 0.5)

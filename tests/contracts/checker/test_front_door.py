@@ -140,7 +140,11 @@ def test_front_door__takes(hint: Any, value: Any) -> None:
         (Literal["a", "b"], "c", "`value` must be Literal['a', 'b']: got str 'c'."),
         (Colour, 1, "`value` must be Colour: got int 1."),
         (Options, Options, "`value` must be Options: got type."),
-        (Callable[[Tensor], Tensor], 3, "`value` must be Callable[[Tensor], Tensor]: got int 3."),
+        (
+            Callable[[Tensor], Tensor],
+            3,
+            "`value` must be Callable[[torch.Tensor], torch.Tensor]: got int 3.",
+        ),
         (Scaler, Options(), "`value` must be Scaler: got Options."),
         (Mapping[str, int], [], "`value` must be Mapping[str, int]: got list of 0."),
     ],
@@ -148,12 +152,7 @@ def test_front_door__takes(hint: Any, value: Any) -> None:
 def test_front_door__refuses(hint: Any, value: Any, text: str) -> None:
     with pytest.raises(ContractTypeError) as caught:
         taking(hint)(value)
-    assert str(caught.value).replace("collections.abc.", "").replace(
-        "torch.Tensor]", "Tensor]"
-    ) in (
-        text,
-        text.replace("[[Tensor], Tensor]", "[[torch.Tensor], Tensor]"),
-    )
+    assert str(caught.value) == text
     assert caught.value.argument.startswith("value")
 
 

@@ -7,7 +7,7 @@ from tensorpact.contracts.language.definition_error import looks_misspelt
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("kv_sze", "kv_size"), ("bacth", "batch")] + [("kv_sise", "kv_size"), ("baatch", "batch")],
+    [("kv_sze", "kv_size"), ("bacth", "batch"), ("kv_sise", "kv_size"), ("baatch", "batch")],
 )
 def test_looks_misspelt__a_slip_inside_a_word(name, other):
     assert looks_misspelt(name, other)
