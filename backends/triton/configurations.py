@@ -42,8 +42,8 @@ def state_tiles(
     op: Literal["packed", "replay"], states: int, value_dim: int, key_dim: int, item_size: int
 ) -> StateTiles:
     """Choose for `states` (batch rows times value heads) states `[value_dim, key_dim]`."""
-    rows = min(32, next_power_of_two(value_dim))
-    tiles = -(-value_dim // rows)
+    rows = max(16, min(32, next_power_of_two(value_dim)))
+    tiles = next_power_of_two(-(-value_dim // rows))
     return StateTiles(rows, tiles, 4)
 
 
@@ -54,6 +54,6 @@ def key_fold(key_dim: int, item_size: int) -> tuple[int, int]:
     whole 128-byte lines of several rows; `outer` stays in each lane's registers, where summing is
     free of exchanges between lanes.
     """
-    padded = next_power_of_two(key_dim)
+    padded = max(16, next_power_of_two(key_dim))
     inner = min(padded, 8 * (16 // item_size))
     return padded // inner, inner

@@ -49,7 +49,7 @@ def fused_kv_kernel(
     REST_BLOCK: tl.constexpr,
     VALUE_BLOCK: tl.constexpr,
 ):
-    """Take `ROWS` token-heads of one layer, a row each of K and of V, in a program.
+    """Norm, rotate and copy `ROWS` token-heads of one layer in a program.
 
     Row r is head `r % HEADS` of token `r // HEADS`. With x the row of K `[HEAD_DIM]`, p the token's
     position and y = x * rsqrt(mean(x * x) + eps) * weight::
@@ -65,43 +65,43 @@ def fused_kv_kernel(
     program = tl.program_id(0)
     layer = (program % LAYERS).to(tl.int64)
     row = (program // LAYERS) * ROWS + tl.arange(0, ROWS)
-    inside = (row < rows)[:, None]
     token = (row // HEADS).to(tl.int64)
-    head = row % HEADS
-
+    head = (row % HEADS).to(tl.int64)
     half = tl.arange(0, HALF_BLOCK)[None, :]
+    column = tl.arange(0, VALUE_BLOCK)[None, :]
+    inside = (row < rows)[:, None]
     first = inside & (half < HALF)
-    source = kv + layer * (kv_layer * UNIT) + token * (kv_token * UNIT) + head * HEAD_DIM
-    source = source[:, None]
+    in_value = inside & (column < HEAD_DIM)
+
+    # Cosines wait for positions, so these come first; V needs no arithmetic and waits for nothing.
+    position = tl.load(positions + token, mask=row < rows, other=0).to(tl.int64)
+    source = kv + layer * (kv_layer * UNIT)
+    source = (source + token * (kv_token * UNIT) + head * HEAD_DIM)[:, None]
     x1 = tl.load(source + half, mask=first, other=0.0).to(tl.float32)
     x2 = tl.load(source + (half + HALF), mask=first, other=0.0).to(tl.float32)
-    squares = tl.sum(x1 * x1 + x2 * x2, axis=1)
-
-    # V needs no arithmetic: its loads fly while K waits for its sums.
-    column = tl.arange(0, VALUE_BLOCK)[None, :]
-    in_value = inside & (column < HEAD_DIM)
-    value = tl.load(source + (HEADS * HEAD_DIM + column), mask=in_value)
-
-    position = tl.load(positions + token, mask=row < rows, other=0).to(tl.int64)
+    value = tl.load(source + (HEADS * HEAD_DIM + column), mask=in_value, other=0.0)
     angles = cos_sin_cache + (position * (cos_row * UNIT))[:, None]
     cos = tl.load(angles + half, mask=first, other=0.0).to(tl.float32)
     sin = tl.load(angles + (half + HALF), mask=first, other=0.0).to(tl.float32)
     weight = k_norm_weight + layer * (weight_layer * UNIT)
     w1 = tl.load(weight + half, mask=half < HALF, other=0.0).to(tl.float32)
     w2 = tl.load(weight + (half + HALF), mask=half < HALF, other=0.0).to(tl.float32)
-
-    target = k_out + layer * (k_layer * UNIT) + token * (k_token * UNIT)
-    target = (target + head.to(tl.int64) * (k_head * UNIT))[:, None]
     layer_eps = tl.load(eps + layer).to(tl.float32)
+
+    target = v_out + layer * (v_layer * UNIT) + token * (v_token * UNIT) + head * (v_head * UNIT)
+    tl.store(target[:, None] + column, value, mask=in_value)
+    target = k_out + layer * (k_layer * UNIT) + token * (k_token * UNIT) + head * (k_head * UNIT)
+    target = target[:, None]
+    squares = tl.sum(x1 * x1 + x2 * x2, axis=1)
     if REST_BLOCK > 0:
-        rest = tl.arange(0, REST_BLOCK)[None, :]
-        in_rest = inside & (rest < HEAD_DIM - 2 * HALF)
-        x3 = tl.load(source + (rest + 2 * HALF), mask=in_rest, other=0.0).to(tl.float32)
+        rest = tl.arange(0, REST_BLOCK)[None, :] + 2 * HALF
+        in_rest = inside & (rest < HEAD_DIM)
+        x3 = tl.load(source + rest, mask=in_rest, other=0.0).to(tl.float32)
+        w3 = tl.load(weight + rest, mask=rest < HEAD_DIM, other=0.0).to(tl.float32)
         squares += tl.sum(x3 * x3, axis=1)
         scale = tl.rsqrt(squares / HEAD_DIM + layer_eps)[:, None]
-        w3 = tl.load(weight + (rest + 2 * HALF), mask=rest < HEAD_DIM - 2 * HALF, other=0.0)
-        y3 = x3 * scale * w3.to(tl.float32)
-        tl.store(target + (rest + 2 * HALF), y3.to(k_out.dtype.element_ty), mask=in_rest)
+        y3 = x3 * scale * w3
+        tl.store(target + rest, y3.to(k_out.dtype.element_ty), mask=in_rest)
     else:
         scale = tl.rsqrt(squares / HEAD_DIM + layer_eps)[:, None]
     y1 = x1 * scale * w1
@@ -110,7 +110,3 @@ def fused_kv_kernel(
     k2 = y2 * cos + y1 * sin
     tl.store(target + half, k1.to(k_out.dtype.element_ty), mask=first)
     tl.store(target + (half + HALF), k2.to(k_out.dtype.element_ty), mask=first)
-
-    target = v_out + layer * (v_layer * UNIT) + token * (v_token * UNIT)
-    target = (target + head.to(tl.int64) * (v_head * UNIT))[:, None]
-    tl.store(target + column, value, mask=in_value)

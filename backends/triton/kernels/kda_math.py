@@ -60,14 +60,14 @@ def query_and_key(q, k, scale, UNIT_LENGTH: tl.constexpr):
 
 @triton.jit
 def fold_keys(x, OUTER: tl.constexpr, INNER: tl.constexpr):
-    """Lay a vector over key channels `[OUTER * INNER]` beside a state tile: `[OUTER, 1, INNER]`."""
-    return tl.reshape(x, [OUTER, INNER])[:, None, :]
+    """Lay a vector over key channels `[OUTER * INNER]` beside a state tile: `[1, OUTER, INNER]`."""
+    return tl.reshape(x, [1, OUTER, INNER])
 
 
 @triton.jit
 def sum_keys(x):
-    """Sum of a state tile `[OUTER, rows, INNER]` over its key channels: `[rows]`.
+    """Sum of a state tile `[rows, OUTER, INNER]` over its key channels: `[rows]`.
 
     The outer axis lies in each thread's registers, so that only a few lanes have to exchange sums.
     """
-    return tl.sum(tl.sum(x, axis=0), axis=1)
+    return tl.sum(tl.sum(x, axis=1), axis=1)

@@ -53,7 +53,7 @@ def kda_packed_kernel(
 ):
     """Take `TILES` tiles of `ROWS` value channels of one value head of one row in a program.
 
-    With S the tile of the slot's state, `[OUTER, ROWS, INNER]` over key channels k = outer * INNER
+    With S the tile of the slot's state, `[ROWS, OUTER, INNER]` over key channels k = outer * INNER
     + inner::
 
         out   = S (exp(g) * q) + delta * (k . q)
@@ -77,11 +77,11 @@ def kda_packed_kernel(
         return
 
     # The state is asked for first: all else is small and can arrive while it is on its way.
-    keys = tl.arange(0, OUTER)[:, None, None] * INNER + tl.arange(0, INNER)[None, None, :]
+    keys = tl.arange(0, OUTER)[None, :, None] * INNER + tl.arange(0, INNER)[None, None, :]
     block = state + slot * (state_slot * UNIT) + head.to(tl.int64) * (state_head * UNIT) + keys
-    step = (row.to(tl.int64) * (state_row * UNIT))[None, :, None]
+    step = (row.to(tl.int64) * (state_row * UNIT))[:, None, None]
     tile_step = state_row * (UNIT * ROWS)
-    in_tile = (keys < K) & (row < V)[None, :, None]
+    in_tile = (keys < K) & (row < V)[:, None, None]
     upcoming = tl.load(block + step, mask=in_tile, other=0.0)
 
     channel = tl.arange(0, OUTER * INNER)
@@ -100,20 +100,23 @@ def kda_packed_kernel(
     q = fold_keys(q, OUTER, INNER)
     k = fold_keys(k, OUTER, INNER)
 
-    for tile in tl.static_range(TILES):
+    # One tile ahead, since a load is not moved up over the stores before it.
+    for tile in range(TILES):
         current = upcoming
-        in_current = in_tile
         place = block + step
-        if tile + 1 < TILES:
-            block += tile_step
-            in_tile = (keys < K) & (row + (tile + 1) * ROWS < V)[None, :, None]
-            upcoming = tl.load(block + step, mask=in_tile, other=0.0)
         value_row = row + tile * ROWS
         in_value = value_row < V
+        if TILES > 1:
+            block += tile_step
+            next_row = value_row + ROWS
+            in_next = (next_row < V) & (tile + 1 < TILES)
+            upcoming = tl.load(
+                block + step, mask=(keys < K) & in_next[:, None, None], other=0.0
+            )
         v = tl.load(qkv + 2 * H * K + head * V + value_row, mask=in_value, other=0.0)
         decayed = current.to(tl.float32) * decay
         delta = beta * (v.to(tl.float32) - sum_keys(decayed * k))
         result = sum_keys(decayed * q) + delta * kq
-        updated = decayed + delta[None, :, None] * k
-        tl.store(place, updated.to(state.dtype.element_ty), mask=in_current)
+        updated = decayed + delta[:, None, None] * k
+        tl.store(place, updated.to(state.dtype.element_ty), mask=(keys < K) & in_value[:, None, None])
         tl.store(out_row + value_row, result.to(out.dtype.element_ty), mask=in_value)

@@ -90,8 +90,9 @@ def kda_replayssm_kernel(
         delta     = beta * (v - decayed k)
         out       = decayed q + delta * (k . q)
 
-    So a step that appends streams S once and never forms `decayed`; a flush does, tile by tile, in
-    the same pass. Strides come in multiples of `UNIT` elements (b's excepted).
+    So a step that appends streams S once, never forms `decayed`, and stores nothing until the end; a
+    flush forms it, tile by tile, in the same pass. Strides come in multiples of `UNIT` elements
+    (b's excepted).
     """
     SPLIT: tl.constexpr = (V + ROWS * TILES - 1) // (ROWS * TILES)
     GROUP: tl.constexpr = HV // H
@@ -111,11 +112,11 @@ def kda_replayssm_kernel(
     # The state is asked for first: all else is small and can arrive while it is on its way.
     cursor = tl.load(write_pos + batch)
     wide_head = head.to(tl.int64)
-    keys = tl.arange(0, OUTER)[:, None, None] * INNER + tl.arange(0, INNER)[None, None, :]
+    keys = tl.arange(0, OUTER)[None, :, None] * INNER + tl.arange(0, INNER)[None, None, :]
     block = state + slot * (state_slot * UNIT) + wide_head * (state_head * UNIT) + keys
-    step = (row.to(tl.int64) * (state_row * UNIT))[None, :, None]
+    step = (row.to(tl.int64) * (state_row * UNIT))[:, None, None]
     tile_step = state_row * (UNIT * ROWS)
-    in_tile = (keys < K) & (row < V)[None, :, None]
+    in_tile = (keys < K) & (row < V)[:, None, None]
     upcoming = tl.load(block + step, mask=in_tile, other=0.0)
 
     flush = cursor == L - 1
@@ -131,61 +132,61 @@ def kda_replayssm_kernel(
     bias = tl.load(dt_bias + head * K + channel, mask=in_key, other=0.0).to(tl.float32)
     rate = tl.load(A_log + head).to(tl.float32)
 
-    # Entry j needs the gates after it, so the tile is loaded one entry ahead and ends with the
-    # token's own gate; entries past the committed ones may hold anything and are not read.
-    entry = tl.arange(0, ENTRIES)
+    # Latest entry first: then the decays since an entry are a running sum from the token's own gate
+    # on, and the sum of all is the checkpoint's. Entries past the committed ones may hold anything
+    # and are not read.
+    age = tl.arange(0, ENTRIES)
+    entry = (cursor - 1 - age).to(tl.int64)
     ring_g = g_cache + slot * (g_slot * UNIT) + wide_head * (g_head * UNIT) + channel
     ring_k = k_cache + slot * (k_slot * UNIT) + query_head.to(tl.int64) * (k_head * UNIT) + channel
     ring_d = d_cache + slot * (d_slot * UNIT) + wide_head * (d_head * UNIT)
-    next_g = ring_g[None, :] + ((entry + 1).to(tl.int64) * (g_entry * UNIT))[:, None]
-    in_ring = (entry < cursor)[:, None] & in_key[None, :]
-    not_last = (entry + 1 < cursor)[:, None] & in_key[None, :]
-    gates = tl.load(next_g, mask=not_last, other=0.0)
-    first_gate = tl.load(ring_g, mask=channel < tl.where(cursor > 0, K, 0), other=0.0)
-    old_k = ring_k[None, :] + (entry.to(tl.int64) * (k_entry * UNIT))[:, None]
+    old_g = ring_g[None, :] + ((entry + 1) * (g_entry * UNIT))[:, None]
+    in_gates = ((age > 0) & (age <= cursor))[:, None] & in_key[None, :]
+    gates = tl.load(old_g, mask=in_gates, other=0.0)
+    old_k = ring_k[None, :] + (entry * (k_entry * UNIT))[:, None]
+    in_ring = (age < cursor)[:, None] & in_key[None, :]
     w = tl.load(old_k, mask=in_ring, other=0.0).to(tl.float32)
-
+    values = qkv + 2 * H * K + head * V
+    ring_row = (entry * (d_entry * UNIT))[:, None]
+    next_d, next_v = _ring_rows(ring_d + ring_row, values, age < cursor, row, row < V)
     b_value = tl.load(b + batch * b_row + head)
     beta = sigmoid(b_value.to(tl.float32)).to(b_value.dtype).to(tl.float32)
     g = log_decay(x + bias, rate, lower_bound, BOUNDED)
     q, k, kq = query_and_key(q, k, scale, UNIT_LENGTH)
 
-    gates = tl.where((entry == cursor - 1)[:, None], g[None, :], gates)
-    w *= tl.exp(tl.cumsum(gates, axis=0, reverse=True))
-    w_q = tl.sum(w * q[None, :], axis=1)[:, None]
-    w_k = tl.sum(w * k[None, :], axis=1)[:, None]
-    total = tl.where(cursor > 0, first_gate + tl.sum(gates, axis=0), g)
-    decay = tl.exp(total)
+    gates = tl.where((age == 0)[:, None], g[None, :], gates)
+    w *= tl.exp(tl.cumsum(gates, axis=0))
+    w_q = tl.sum(w * q[None, :], axis=1)
+    w_k = tl.sum(w * k[None, :], axis=1)
+    decay = tl.exp(tl.sum(gates, axis=0))
     decayed_q = fold_keys(decay * q, OUTER, INNER)
     decayed_k = fold_keys(decay * k, OUTER, INNER)
 
+    appended = cursor.to(tl.int64)
+    new_d = ring_d + appended * (d_entry * UNIT)
     if (not flush) & (first_row == 0):
-        place = cursor.to(tl.int64)
-        tl.store(ring_g + place * (g_entry * UNIT), g, mask=in_key)
+        tl.store(ring_g + appended * (g_entry * UNIT), g, mask=in_key)
         if head % GROUP == 0:
             new_k = k.to(k_cache.dtype.element_ty)
-            tl.store(ring_k + place * (k_entry * UNIT), new_k, mask=in_key)
+            tl.store(ring_k + appended * (k_entry * UNIT), new_k, mask=in_key)
 
-    entry_d = (entry.to(tl.int64) * (d_entry * UNIT))[:, None]
-    for tile in tl.static_range(TILES):
-        current = upcoming.to(tl.float32)
-        in_current = in_tile
-        place = block + step
-        if tile + 1 < TILES:
-            block += tile_step
-            in_tile = (keys < K) & (row + (tile + 1) * ROWS < V)[None, :, None]
-            upcoming = tl.load(block + step, mask=in_tile, other=0.0)
-        value_row = row + tile * ROWS
-        in_value = value_row < V
-        v = tl.load(qkv + 2 * H * K + head * V + value_row, mask=in_value, other=0.0)
-        in_d = (entry < cursor)[:, None] & in_value[None, :]
-        d = tl.load(ring_d + entry_d + value_row[None, :], mask=in_d, other=0.0)
-        wide_d = d.to(tl.float32)
-        predicted = sum_keys(current * decayed_k) + tl.sum(wide_d * w_k, axis=0)
-        delta = beta * (v.to(tl.float32) - predicted)
-        result = sum_keys(current * decayed_q) + tl.sum(wide_d * w_q, axis=0) + delta * kq
-        tl.store(out_row + value_row, result.to(out.dtype.element_ty), mask=in_value)
-        if flush:
+    if flush:
+        for tile in range(TILES):
+            if tile > 0:
+                in_row = row < V
+                mask = (keys < K) & in_row[:, None, None]
+                upcoming = tl.load(block + step, mask=mask, other=0.0)
+                next_d, next_v = _ring_rows(
+                    ring_d + ring_row, values, age < cursor, row, in_row
+                )
+            current = upcoming.to(tl.float32)
+            d = next_d
+            wide_d = d.to(tl.float32)
+            predicted = sum_keys(current * decayed_k) + tl.sum(wide_d * w_k[:, None], axis=0)
+            delta = beta * (next_v.to(tl.float32) - predicted)
+            result = sum_keys(current * decayed_q) + tl.sum(wide_d * w_q[:, None], axis=0)
+            result += delta * kq
+            tl.store(out_row + row, result.to(out.dtype.element_ty), mask=row < V)
             # The ring's part is a product of rank L. Half-precision deltas are exact as they are;
             # the weights go in as two half-precision terms, which keeps nearly all of float32.
             if WIDE_DOT or d.dtype == tl.float32:
@@ -193,12 +194,41 @@ def kda_replayssm_kernel(
             else:
                 high = w.to(d.dtype)
                 low = (w - high.to(tl.float32)).to(d.dtype)
-                recent = tl.dot(tl.trans(d), low)
-                recent = tl.dot(tl.trans(d), high, recent)
-            recent = tl.permute(tl.reshape(recent, [ROWS, OUTER, INNER]), [1, 0, 2])
-            updated = current * fold_keys(decay, OUTER, INNER) + recent
-            updated += delta[None, :, None] * fold_keys(k, OUTER, INNER)
-            tl.store(place, updated.to(state.dtype.element_ty), mask=in_current)
-        else:
-            new_d = ring_d + cursor.to(tl.int64) * (d_entry * UNIT) + value_row
-            tl.store(new_d, delta.to(d_cache.dtype.element_ty), mask=in_value)
+                recent = tl.dot(tl.trans(d), high, tl.dot(tl.trans(d), low))
+            updated = current * fold_keys(decay, OUTER, INNER)
+            updated += tl.reshape(recent, [ROWS, OUTER, INNER])
+            updated += delta[:, None, None] * fold_keys(k, OUTER, INNER)
+            in_block = (keys < K) & (row < V)[:, None, None]
+            tl.store(block + step, updated.to(state.dtype.element_ty), mask=in_block)
+            block += tile_step
+            row += ROWS
+    else:
+        # One tile ahead, since a load is not moved up over the stores before it.
+        for tile in range(TILES):
+            current = upcoming.to(tl.float32)
+            d = next_d.to(tl.float32)
+            v = next_v.to(tl.float32)
+            in_row = row < V
+            if TILES > 1:
+                block += tile_step
+                in_next = (row + ROWS < V) & (tile + 1 < TILES)
+                mask = (keys < K) & in_next[:, None, None]
+                upcoming = tl.load(block + step, mask=mask, other=0.0)
+                next_d, next_v = _ring_rows(
+                    ring_d + ring_row, values, age < cursor, row + ROWS, in_next
+                )
+            predicted = sum_keys(current * decayed_k) + tl.sum(d * w_k[:, None], axis=0)
+            delta = beta * (v - predicted)
+            result = sum_keys(current * decayed_q) + tl.sum(d * w_q[:, None], axis=0)
+            result += delta * kq
+            tl.store(out_row + row, result.to(out.dtype.element_ty), mask=in_row)
+            tl.store(new_d + row, delta.to(d_cache.dtype.element_ty), mask=in_row)
+            row += ROWS
+
+
+@triton.jit
+def _ring_rows(ring_d, values, committed, row, in_row):
+    """Committed deltas `[ENTRIES, ROWS]` and the token's values `[ROWS]` of a tile."""
+    mask = committed[:, None] & in_row[None, :]
+    d = tl.load(ring_d + row[None, :], mask=mask, other=0.0)
+    return d, tl.load(values + row, mask=in_row, other=0.0)
