@@ -53,15 +53,24 @@ PACKED_CASES = {
 
 
 def fused_blocks() -> Iterator[RowBlocks]:
-    for rows, num_warps in itertools.product((4, 8, 16, 32, 64), (2, 4, 8)):
-        if 2 <= rows * 4 // num_warps <= 64:
+    for rows, num_warps in itertools.product((4, 8, 16, 32), (1, 2, 4, 8)):
+        if 2 <= rows // num_warps <= 8:
             yield RowBlocks(rows, num_warps)
 
 
-def state_tiles(op: str) -> Iterator[StateTiles]:
-    for rows, tiles, num_warps in itertools.product((8, 16, 32, 64, 128), (1, 2, 4, 8), (2, 4, 8)):
-        if rows * tiles <= 128 and 4 <= rows * 4 // num_warps <= 64:
+def packed_tiles(batch: int) -> Iterator[StateTiles]:
+    for rows, tiles, num_warps in itertools.product((8, 16), (2, 4, 8, 16), (1, 2)):
+        if rows * tiles <= 128 and (tiles == 2) == (batch < 16):
             yield StateTiles(rows, tiles, num_warps)
+
+
+def replay_tiles(batch: int, ring: int) -> Iterator[StateTiles]:
+    shapes = (
+        [(8, 2, 1), (8, 4, 1), (8, 8, 1)] if batch < 16 else [(16, 8, 1), (8, 16, 1), (16, 8, 2)]
+    )
+    for shape, chunk, ahead in itertools.product(shapes, (4, 8, ring), (0, 16, 32)):
+        if batch > 16 or ahead < 32:
+            yield StateTiles(*shape, chunk, ahead)
 
 
 Job = tuple[str, Any, Callable[[], object], int, bool]
@@ -85,10 +94,10 @@ def jobs(only: str | None) -> Iterator[Job]:
             call = kda_call(batch, heads, ring, dtype)
             call["write_pos"].fill_(ring - 1 if flush else committed)
             moved = kda_bytes(call, committed, flush)
-            for tiles in state_tiles("replay"):
+            for tiles in replay_tiles(batch, ring):
 
                 def run(call: Any = call, tiles: StateTiles = tiles) -> None:
-                    kda_replayssm.state_tiles = lambda *sizes: tiles  # type: ignore[assignment]
+                    kda_replayssm.replay_tiles = lambda *sizes: tiles  # type: ignore[assignment]
                     kda_replayssm.KERNEL.plans.clear()
                     kda_replayssm.kda_replayssm_decode(**call)
 
@@ -96,10 +105,10 @@ def jobs(only: str | None) -> Iterator[Job]:
     if only in (None, "packed"):
         for name, (batch, heads, dtype) in PACKED_CASES.items():
             call = kda_call(batch, heads, state_dtype=dtype, replay=False)
-            for tiles in state_tiles("packed"):
+            for tiles in packed_tiles(batch):
 
                 def run(call: Any = call, tiles: StateTiles = tiles) -> None:
-                    kda_packed.state_tiles = lambda *sizes: tiles  # type: ignore[assignment]
+                    kda_packed.packed_tiles = lambda *sizes: tiles  # type: ignore[assignment]
                     kda_packed.KERNEL.plans.clear()
                     kda_packed.kda_packed_decode(**call)
 
@@ -137,7 +146,7 @@ def main() -> None:
     results: dict[str, list[tuple[float, str]]] = {}
     floors: dict[str, float] = {}
     for name, configuration, run, moved, warm in jobs(arguments.only):
-        spread = warm_time(run, replays=5) if warm else timer.cold(run, replays=3)
+        spread = warm_time(run) if warm else timer.kernel(run)
         floors[name] = moved / rate * 1e6
         results.setdefault(name, []).append((round(spread.median, 2), str(configuration)))
     record = {"device": torch.cuda.get_device_name(), "copy_rate": rate, "floors_us": floors}

@@ -93,7 +93,7 @@ class Timer:
         return Spread.of(samples[2:])
 
     def cold(self, work: Callable[[], object], replays: int = REPLAYS) -> Spread:
-        """Time of the work from a cold L2 cache, the writing back of what it leaves there included."""
+        """Time of the work from a cold L2 cache, with the writing back of what it leaves there."""
 
         def pairs() -> None:
             for _ in range(PAIRS):

@@ -1,13 +1,12 @@
-"""How the kernels are cut up: a small table read from the dims, and nothing measured at run time.
+"""How the kernels are cut up: small tables read from the dims, and nothing measured at run time.
 
-Each choice was measured on an NVIDIA H200; the sweeps are kept in `benchmarks/results`.
+The choices were made from sweeps on an NVIDIA H200 (`benchmarks/gpu_sweep.py`), kept in
+`benchmarks/results`. Many neighbours are equally good within a few percent: the tables are coarse.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -20,11 +19,22 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class StateTiles:
-    """KDA: `rows` value channels a tile, `tiles` tiles a program, one after the other."""
+    """KDA: how a program goes through the state of one value head.
+
+    Attributes:
+        rows: value channels of a tile.
+        tiles: tiles of a program, one after the other.
+        num_warps: warps of a program. One is best nearly everywhere: nothing has to be exchanged
+            between warps, and the many programs hide each other's latencies.
+        chunk: ring entries that are worked on at once (replay only).
+        ahead: rows that are fetched into L2 ahead of their use (replay only).
+    """
 
     rows: int
     tiles: int
     num_warps: int
+    chunk: int = 0
+    ahead: int = 0
 
 
 def next_power_of_two(n: int) -> int:
@@ -32,19 +42,52 @@ def next_power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-@functools.lru_cache(maxsize=1024)
-def fused_kv_blocks(token_heads: int, head_dim: int, item_size: int) -> RowBlocks:
-    """Choose for `token_heads` rows of `head_dim` channels of `item_size` bytes."""
+def fused_kv_blocks(head_dim: int, rotary_dim: int, item_size: int) -> RowBlocks:
+    """Choose for heads of `head_dim` channels of `item_size` bytes.
+
+    | heads | best | alternatives, of the time |
+    |---|---|---|
+    | 128 bfloat16 | 16 rows, 4 warps | 32/8: same; 16/8: 1.01; 8/2 and 64/4: 1.05 |
+    | 256 bfloat16 | 16 rows, 8 warps | 32/16: same; 8/8: 1.04 |
+    | 80 bfloat16 | 16 rows, 4 warps | 8/4: 1.01; 32/8: 1.05; 16/8: 1.11 |
+    | 128, rotary 64 | 4 rows, 1 warp | 32/8 and 8/2: 1.03; 16/4: 1.04 |
+
+    A thread then holds one or two 16-byte pieces of each tile.
+    """
+    if next_power_of_two(head_dim) * item_size > 256:
+        return RowBlocks(16, 8)
+    if rotary_dim < head_dim:
+        return RowBlocks(4, 1)
     return RowBlocks(16, 4)
 
 
-def state_tiles(
-    op: Literal["packed", "replay"], states: int, value_dim: int, key_dim: int, item_size: int
+def packed_tiles(states: int, value_dim: int, item_size: int) -> StateTiles:
+    """Choose for `states` (batch rows times value heads) states with `value_dim` rows.
+
+    Few states leave the device idle unless each is cut into several programs.
+    """
+    if item_size == 2:
+        return _tiles(16, 8 if states > 512 else 2, 2, value_dim)
+    return _tiles(8, 8 if states > 512 else 2, 1, value_dim)
+
+
+def replay_tiles(states: int, value_dim: int, item_size: int, entries: int) -> StateTiles:
+    """Choose for `states` states with `value_dim` rows and rings padded to `entries` entries."""
+    if states <= 64:
+        return _tiles(8, 2, 1, value_dim, 4)
+    if states <= 512:
+        return _tiles(8, 8, 1, value_dim, 4)
+    if entries > 16:
+        return _tiles(8, 16, 1, value_dim, 4, 16)
+    return _tiles(16, 8, 1, value_dim, 16, 16)
+
+
+def _tiles(
+    rows: int, tiles: int, num_warps: int, value_dim: int, chunk: int = 0, ahead: int = 0
 ) -> StateTiles:
-    """Choose for `states` (batch rows times value heads) states `[value_dim, key_dim]`."""
-    rows = max(16, min(32, next_power_of_two(value_dim)))
-    tiles = next_power_of_two(-(-value_dim // rows))
-    return StateTiles(rows, tiles, 4)
+    """Cut down to what `value_dim` rows need."""
+    needed = next_power_of_two(-(-value_dim // rows))
+    return StateTiles(rows, min(tiles, needed), num_warps, chunk, ahead)
 
 
 def key_fold(key_dim: int, item_size: int) -> tuple[int, int]:

@@ -103,7 +103,7 @@ def _plan(facts: tuple[Any, ...], head_dim: int, item_size: int) -> Plan:
     n_layers = shape[1]
     strides = (kv[0], kv[1], weight[0], cos[0], *k[:3], *v[:3])
     unit = common_unit(strides)
-    blocks = fused_kv_blocks(rows * n_layers, head_dim, item_size)
+    blocks = fused_kv_blocks(head_dim, rotary_dim, item_size)
     constants = {
         "LAYERS": n_layers,
         "HEADS": num_heads,

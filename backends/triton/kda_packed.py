@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tensorpact.backends.registry import implements
 from tensorpact.backends.requirements import Requirements
-from tensorpact.backends.triton.configurations import key_fold, state_tiles
+from tensorpact.backends.triton.configurations import key_fold, packed_tiles
 from tensorpact.backends.triton.launch import Geometry, Kernel, Plan, common_unit
 from tensorpact.contracts import kda_packed as contracts
 
@@ -88,7 +88,7 @@ def _plan(facts: tuple[Any, ...]) -> Plan:
     strides = (qkv[0], a[0], state[0], state[1], state[2])
     unit = common_unit(strides)
     item_size = dtypes[0].itemsize
-    tiles = state_tiles("packed", batch * num_value_heads, value_dim, key_dim, item_size)
+    tiles = packed_tiles(batch * num_value_heads, value_dim, item_size)
     outer, inner = key_fold(key_dim, item_size)
     constants = {
         "H": (width - num_value_heads * value_dim) // (2 * key_dim),

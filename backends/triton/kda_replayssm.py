@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tensorpact.backends.registry import implements
 from tensorpact.backends.requirements import Requirements
-from tensorpact.backends.triton.configurations import key_fold, next_power_of_two, state_tiles
+from tensorpact.backends.triton.configurations import key_fold, next_power_of_two, replay_tiles
 from tensorpact.backends.triton.launch import Geometry, Kernel, Plan, common_unit, interpreted
 from tensorpact.contracts import kda_replayssm as contracts
 
@@ -130,7 +130,8 @@ def _plan(facts: tuple[Any, ...]) -> Plan:
     strides = (qkv[0], *state[:3], *d_cache[:3], *k_cache[:3], *g_cache[:3])
     unit = common_unit(strides)
     item_size = dtypes[0].itemsize
-    tiles = state_tiles("replay", batch * num_value_heads, value_dim, key_dim, item_size)
+    entries = max(16, next_power_of_two(ring_length))
+    tiles = replay_tiles(batch * num_value_heads, value_dim, item_size, entries)
     outer, inner = key_fold(key_dim, item_size)
     constants = {
         "H": (width - num_value_heads * value_dim) // (2 * key_dim),
@@ -146,7 +147,9 @@ def _plan(facts: tuple[Any, ...]) -> Plan:
         "TILES": tiles.tiles,
         "OUTER": outer,
         "INNER": inner,
-        "ENTRIES": max(16, next_power_of_two(ring_length)),
+        "ENTRIES": entries,
+        "CHUNK": min(tiles.chunk, entries),
+        "AHEAD": tiles.ahead,
         # Triton's interpreter multiplies the bits of bfloat16 tiles as if they were integers.
         "WIDE_DOT": interpreted(),
     }

@@ -110,13 +110,13 @@ def kda_packed_kernel(
             block += tile_step
             next_row = value_row + ROWS
             in_next = (next_row < V) & (tile + 1 < TILES)
-            upcoming = tl.load(
-                block + step, mask=(keys < K) & in_next[:, None, None], other=0.0
-            )
+            upcoming = tl.load(block + step, mask=(keys < K) & in_next[:, None, None], other=0.0)
         v = tl.load(qkv + 2 * H * K + head * V + value_row, mask=in_value, other=0.0)
         decayed = current.to(tl.float32) * decay
         delta = beta * (v.to(tl.float32) - sum_keys(decayed * k))
         result = sum_keys(decayed * q) + delta * kq
         updated = decayed + delta[:, None, None] * k
-        tl.store(place, updated.to(state.dtype.element_ty), mask=(keys < K) & in_value[:, None, None])
+        tl.store(
+            place, updated.to(state.dtype.element_ty), mask=(keys < K) & in_value[:, None, None]
+        )
         tl.store(out_row + value_row, result.to(out.dtype.element_ty), mask=in_value)
