@@ -68,7 +68,7 @@ def replay_tiles(batch: int, ring: int) -> Iterator[StateTiles]:
     shapes = (
         [(8, 2, 1), (8, 4, 1), (8, 8, 1)] if batch < 16 else [(16, 8, 1), (8, 16, 1), (16, 8, 2)]
     )
-    for shape, chunk, ahead in itertools.product(shapes, (4, 8, ring), (0, 16, 32)):
+    for shape, chunk, ahead in itertools.product(shapes, (4, 8), (0, 16, 32)):
         if batch > 16 or ahead < 32:
             yield StateTiles(*shape, chunk, ahead)
 

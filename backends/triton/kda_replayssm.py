@@ -131,7 +131,7 @@ def _plan(facts: tuple[Any, ...]) -> Plan:
     unit = common_unit(strides)
     item_size = dtypes[0].itemsize
     entries = max(16, next_power_of_two(ring_length))
-    tiles = replay_tiles(batch * num_value_heads, value_dim, item_size, entries)
+    tiles = replay_tiles(batch * num_value_heads, value_dim)
     outer, inner = key_fold(key_dim, item_size)
     constants = {
         "H": (width - num_value_heads * value_dim) // (2 * key_dim),

@@ -157,12 +157,9 @@ def kda_replayssm_kernel(
     q, k, kq = query_and_key(q, k, scale, UNIT_LENGTH)
 
     if flush:
-        if CHUNK < ENTRIES:
-            ring_gates, ring_keys = _ring_keys(
-                ring_g, ring_k, g_entry * UNIT, k_entry * UNIT, age, cursor, channel, K
-            )
-        else:
-            ring_gates, ring_keys = old_g, old_k
+        ring_gates, ring_keys = _ring_keys(
+            ring_g, ring_k, g_entry * UNIT, k_entry * UNIT, age, cursor, channel, K
+        )
         all_w, flush_total = _weights(ring_gates, ring_keys, g, tl.zeros_like(g), age)
         w_q = tl.sum(all_w * q[None, :], axis=1)
         w_k = tl.sum(all_w * k[None, :], axis=1)
@@ -205,30 +202,25 @@ def kda_replayssm_kernel(
     else:
         appended = cursor.to(tl.int64)
         new_d = ring_d + appended * (d_entry * UNIT)
-        if CHUNK < ENTRIES:
-            # Only the sums of the weights are needed: a long ring is gone through in chunks, which
-            # keeps registers free, as far as it is filled.
-            chunks = tl.arange(0, ENTRIES // CHUNK)[:, None]
-            sums_q = tl.zeros([ENTRIES // CHUNK, CHUNK], dtype=tl.float32)
-            sums_k = tl.zeros([ENTRIES // CHUNK, CHUNK], dtype=tl.float32)
-            total = tl.zeros_like(g)
-            for chunk in range(cursor // CHUNK + 1):
-                chunk_g = old_g
-                chunk_k = old_k
-                old_g, old_k = _ring_keys(
-                    ring_g, ring_k, g_entry * UNIT, k_entry * UNIT, chunk_age + CHUNK, cursor,
-                    channel, K,
-                )  # fmt: skip
-                w, total = _weights(chunk_g, chunk_k, g, total, chunk_age)
-                sums_q = tl.where(chunks == chunk, tl.sum(w * q[None, :], axis=1)[None, :], sums_q)
-                sums_k = tl.where(chunks == chunk, tl.sum(w * k[None, :], axis=1)[None, :], sums_k)
-                chunk_age += CHUNK
-            w_q = tl.reshape(sums_q, [ENTRIES])
-            w_k = tl.reshape(sums_k, [ENTRIES])
-        else:
-            w, total = _weights(old_g, old_k, g, tl.zeros_like(g), age)
-            w_q = tl.sum(w * q[None, :], axis=1)
-            w_k = tl.sum(w * k[None, :], axis=1)
+        # Only the sums of the weights are needed: a long ring is gone through in chunks, which
+        # keeps registers free, as far as it is filled.
+        chunks = tl.arange(0, ENTRIES // CHUNK)[:, None]
+        sums_q = tl.zeros([ENTRIES // CHUNK, CHUNK], dtype=tl.float32)
+        sums_k = tl.zeros([ENTRIES // CHUNK, CHUNK], dtype=tl.float32)
+        total = tl.zeros_like(g)
+        for chunk in range(cursor // CHUNK + 1):
+            chunk_g = old_g
+            chunk_k = old_k
+            old_g, old_k = _ring_keys(
+                ring_g, ring_k, g_entry * UNIT, k_entry * UNIT, chunk_age + CHUNK, cursor,
+                channel, K,
+            )  # fmt: skip
+            w, total = _weights(chunk_g, chunk_k, g, total, chunk_age)
+            sums_q = tl.where(chunks == chunk, tl.sum(w * q[None, :], axis=1)[None, :], sums_q)
+            sums_k = tl.where(chunks == chunk, tl.sum(w * k[None, :], axis=1)[None, :], sums_k)
+            chunk_age += CHUNK
+        w_q = tl.reshape(sums_q, [ENTRIES])
+        w_k = tl.reshape(sums_k, [ENTRIES])
         decay = tl.exp(total)
         decayed_q = fold_keys(decay * q, OUTER, INNER)
         decayed_k = fold_keys(decay * k, OUTER, INNER)
