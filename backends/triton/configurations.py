@@ -47,7 +47,7 @@ def fused_kv_blocks(head_dim: int, rotary_dim: int, item_size: int) -> RowBlocks
 
     | heads | best | alternatives, of the time |
     |---|---|---|
-    | 128 bfloat16 | 16 rows, 4 warps | 32/8: same; 16/8: 1.01; 8/2 and 64/4: 1.05 |
+    | 128 bfloat16 | 16 rows, 4 warps | 32/8 and 8/4: same; 16/8: 1.02; 32/16: 1.03 |
     | 256 bfloat16 | 16 rows, 8 warps | 32/16: same; 8/8: 1.04 |
     | 80 bfloat16 | 16 rows, 4 warps | 8/4: 1.01; 32/8: 1.05; 16/8: 1.11 |
     | 128, rotary 64 | 4 rows, 1 warp | 32/8 and 8/2: 1.03; 16/4: 1.04 |
@@ -76,9 +76,9 @@ def replay_tiles(states: int, value_dim: int) -> StateTiles:
 
     | case | best | alternatives, of the time |
     |---|---|---|
-    | B 64 and B 256, HV 32 | 8 rows, 16 tiles, chunks of 4, 16 ahead | 16 x 8: 1.0 to 1.04 |
-    | the same, two warps | 16 rows, 8 tiles | 1.17 and more |
-    | L 32 | chunks of 4 | 8: 1.13; the whole ring at once: 1.35 |
+    | B 64 and B 256, HV 32 | 8 rows, 16 tiles, chunks of 4, 16 ahead | 16 x 8: 1.12 |
+    | the same | one warp | two: 1.27 and more |
+    | L 32 | chunks of 4 | 8: 1.13; the whole ring at once: 1.7 |
     | 16 rows ahead | | none: 1.02 (L 32: 1.15); 32: 1.04 |
     | B 8 | 8 rows, 4 tiles, none ahead | 8 tiles: 1.01 |
     | B 1 | 8 rows, 2 tiles, none ahead | 4 tiles: 1.17 |
