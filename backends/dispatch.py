@@ -68,14 +68,11 @@ class Option:
     """
 
     implementation: Implementation
-    on_this_machine: bool
     device_position: int | None
     allowed: tuple[tuple[int, tuple[Hashable, ...]], ...]
 
     def accepts(self, facts: tuple[Any, ...]) -> bool:
         """Tell whether the implementation can run a call with these facts."""
-        if not self.on_this_machine:
-            return False
         needs = self.implementation.requirements
         device = None if self.device_position is None else facts[self.device_position]
         if device is not None:
@@ -107,7 +104,12 @@ class Dispatcher:
 
     def refresh(self) -> None:
         """Forget earlier choices: the registered implementations have changed."""
-        found = registry.implementations(self.contract)
+        # What cannot run on this machine at all takes no part, and costs nothing at a call.
+        found = [
+            implementation
+            for implementation in registry.implementations(self.contract)
+            if not implementation.requirements.unmet_by_machine()
+        ]
         device = any(i.requirements.devices or i.requirements.capability for i in found)
         dtypes = sorted({name for i in found for name in i.requirements.dtypes})
         relations = list(dict.fromkeys(text for i in found for text in i.requirements.where))
@@ -226,9 +228,8 @@ def _option(
     for position, text in enumerate(relations, start=int(device) + len(dtypes)):
         if text in needs.where:
             allowed.append((position, (True, None)))
-    machine = not needs.unmet_by_machine()
     wants_device = bool(needs.devices or needs.capability)
-    return Option(implementation, machine, 0 if wants_device else None, tuple(allowed))
+    return Option(implementation, 0 if wants_device else None, tuple(allowed))
 
 
 def _refusal(report: DispatchReport, backend: str | None) -> str:

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ENTRY_POINT_GROUP = "tensorpact.backends"
-BUILT_IN = ("tensorpact.backends.eager",)
+BUILT_IN = ("tensorpact.backends.eager", "tensorpact.backends.triton")
 """Packages of this project whose import registers backends."""
 
 

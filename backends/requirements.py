@@ -55,14 +55,17 @@ class Requirements:
         """The relations, parsed."""
         return tuple(parse_expression(text) for text in self.where)
 
-    def unmet_by_machine(self) -> list[str]:
-        """Return why no call can run on this machine, whatever its arguments."""
+    def unmet_by_machine(self, *, ask_devices: bool = False) -> list[str]:
+        """Return why no call can run on this machine, whatever its arguments.
+
+        `ask_devices` also looks at compute capabilities, which starts CUDA in this process.
+        """
         reasons: list[str] = []
         if self.package is not None and not _is_installed(self.package):
             reasons.append(f"the package `{self.package}` is not installed")
         if self.devices and not any(_device_exists(kind) for kind in self.devices):
             reasons.append(f"this machine has no {' or '.join(self.devices)} device")
-        elif self.devices == ("cuda",) and self.capability is not None:
+        elif ask_devices and self.devices == ("cuda",) and self.capability is not None:
             found = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
             if found and max(found) < self.capability:
                 reasons.append(

@@ -81,7 +81,7 @@ def _ops() -> dict[str, Any]:
     for name, contract in contracts.items():
         backends = []
         for implementation in registry.implementations(contract):
-            reasons = implementation.requirements.unmet_by_machine()
+            reasons = implementation.requirements.unmet_by_machine(ask_devices=True)
             backends.append(
                 {
                     "backend": implementation.backend,
