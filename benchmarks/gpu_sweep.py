@@ -76,18 +76,28 @@ def replay_tiles(batch: int, ring: int) -> Iterator[StateTiles]:
 Job = tuple[str, Any, Callable[[], object], int, bool]
 
 
+def swept(
+    module: Any, choice: str, value: object, op: Callable[..., object], call: Any
+) -> Callable[[], None]:
+    """Return a call that runs an op with one configuration instead of the table's."""
+
+    def run() -> None:
+        setattr(module, choice, lambda *sizes: value)
+        module.KERNEL.plans.clear()
+        op(**call)
+
+    return run
+
+
 def jobs(only: str | None) -> Iterator[Job]:
     """Name, configuration, call, bytes, and whether to time it with a warm cache."""
     if only in (None, "fused"):
         for name, shape in FUSED_SHAPES.items():
             call = fused_kv_call(*shape)
             for blocks in fused_blocks():
-
-                def run(call: Any = call, blocks: RowBlocks = blocks) -> None:
-                    fused_kv.fused_kv_blocks = lambda *sizes: blocks  # type: ignore[assignment]
-                    fused_kv.KERNEL.plans.clear()
-                    fused_kv.fused_kv_materialize(**call)
-
+                run = swept(
+                    fused_kv, "fused_kv_blocks", blocks, fused_kv.fused_kv_materialize, call
+                )
                 yield f"fused {name}", blocks, run, fused_kv_bytes(call), shape[0] < 1000
     if only in (None, "replay"):
         for name, (batch, heads, ring, dtype, committed, flush) in REPLAY_CASES.items():
@@ -95,23 +105,15 @@ def jobs(only: str | None) -> Iterator[Job]:
             call["write_pos"].fill_(ring - 1 if flush else committed)
             moved = kda_bytes(call, committed, flush)
             for tiles in replay_tiles(batch, ring):
-
-                def run(call: Any = call, tiles: StateTiles = tiles) -> None:
-                    kda_replayssm.replay_tiles = lambda *sizes: tiles  # type: ignore[assignment]
-                    kda_replayssm.KERNEL.plans.clear()
-                    kda_replayssm.kda_replayssm_decode(**call)
-
+                decode = kda_replayssm.kda_replayssm_decode
+                run = swept(kda_replayssm, "replay_tiles", tiles, decode, call)
                 yield f"replay {name}", tiles, run, moved, batch < 16
     if only in (None, "packed"):
         for name, (batch, heads, dtype) in PACKED_CASES.items():
             call = kda_call(batch, heads, state_dtype=dtype, replay=False)
             for tiles in packed_tiles(batch):
-
-                def run(call: Any = call, tiles: StateTiles = tiles) -> None:
-                    kda_packed.packed_tiles = lambda *sizes: tiles  # type: ignore[assignment]
-                    kda_packed.KERNEL.plans.clear()
-                    kda_packed.kda_packed_decode(**call)
-
+                packed = kda_packed.kda_packed_decode
+                run = swept(kda_packed, "packed_tiles", tiles, packed, call)
                 yield f"packed {name}", tiles, run, kda_bytes(call), batch < 16
 
 

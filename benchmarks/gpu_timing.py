@@ -6,11 +6,14 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
 PAIRS = 10
 REPLAYS = 9
+
+_CUDA: Any = torch.cuda  # its streams and events are untyped
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Spread:
 
 def captured(work: Callable[[], object], warm: int = 2) -> torch.cuda.CUDAGraph:
     """Capture work in a CUDA graph, after running it a few times on a side stream."""
-    side = torch.cuda.Stream()
+    side = _CUDA.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(warm):
@@ -50,7 +53,7 @@ def graph_samples(graph: torch.cuda.CUDAGraph, replays: int) -> list[float]:
     """Time of each of a number of replays of a graph, in microseconds."""
     samples = []
     for _ in range(replays):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (_CUDA.Event(enable_timing=True) for _ in range(2))
         start.record()
         graph.replay()
         end.record()
@@ -71,8 +74,12 @@ class Timer:
         self.buffer = torch.zeros(64 * 1024 * 1024, device="cuda")
         self.sink = torch.zeros((), device="cuda")
         self.dirty = dirty
-        self.flushes = captured(lambda: [self.flush() for _ in range(PAIRS)])
+        self.flushes = captured(self.flush_all)
         graph_samples(self.flushes, 5)
+
+    def flush_all(self) -> None:
+        for _ in range(PAIRS):
+            self.flush()
 
     def flush(self) -> None:
         if self.dirty:
@@ -150,10 +157,11 @@ def copy_rate() -> float:
     target = torch.empty_like(source)
     samples = []
     for _ in range(12):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, end = (_CUDA.Event(enable_timing=True) for _ in range(2))
         start.record()
         target.copy_(source)
         end.record()
         end.synchronize()
         samples.append(start.elapsed_time(end) * 1e-3)
-    return 2 * source.numel() * source.element_size() / statistics.median(samples[3:])
+    seconds: float = statistics.median(samples[3:])
+    return 2 * source.numel() * source.element_size() / seconds
