@@ -190,12 +190,27 @@ def _refuse_other_names(
     given = list(inspect.signature(function).parameters)
     wanted = list(contract.signature.parameters)
     optional = [name for name in wanted if name not in RESERVED_PARAMETERS]
-    if given != wanted and not (backend_may_lack and given == optional):
+    names_fit = given == wanted or (backend_may_lack and given == optional)
+    if names_fit:
+        _refuse_other_defaults(contract, function)
+    else:
         raise ContractDefinitionError(
             f"the function takes ({', '.join(given)}), and its contract says "
             f"({', '.join(wanted)}).",
             place=f"{function.__module__}.{function.__qualname__}",
         )
+
+
+def _refuse_other_defaults(contract: Contract[..., Any], function: Callable[..., Any]) -> None:
+    """Refuse defaults that only the unguarded function would use."""
+    promised = contract.signature.parameters
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default != promised[name].default:
+            raise ContractDefinitionError(
+                f"`{name}` defaults to {parameter.default!r}, and the contract says "
+                f"{promised[name].default!r}.",
+                place=f"{function.__module__}.{function.__qualname__}",
+            )
 
 
 def _refuse_undispatchable(contract: Contract[..., Any]) -> None:

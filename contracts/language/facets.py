@@ -116,7 +116,7 @@ class NoAlias(Facet):
         object.__setattr__(self, "parameters", parameters)
 
     def describe(self) -> str:
-        return "shares no memory with " + ", ".join(f"`{name}`" for name in self.parameters)
+        return "another tensor than " + ", ".join(f"`{name}`" for name in self.parameters)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,17 @@ def test_op__other_names_than_the_contract_are_refused():
     assert "takes (x, z), and its contract says (x, y)" in str(caught.value)
 
 
+def test_op__other_defaults_than_the_contract_are_refused():
+    @tp.contract()
+    def promise(x: Float[Tensor, "n"], k: int = 4) -> None: ...
+
+    with pytest.raises(tp.ContractDefinitionError, match="`k` defaults to 5, and the contract"):
+
+        @tp.op(promise)
+        def entry(x, k=5):
+            """Nothing."""
+
+
 def test_op__clauses_beside_a_contract_are_refused():
     @tp.contract()
     def promise(x: Float[Tensor, "n"]) -> None: ...
