@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tensorpact.contracts.checker import texts
 from tensorpact.contracts.checker.errors import Violation
 from tensorpact.contracts.checker.examination import (
@@ -17,7 +19,8 @@ from tensorpact.contracts.checker.examination import (
     read,
 )
 from tensorpact.contracts.checker.facets_examination import facet_problem
-from tensorpact.contracts.checker.front_door import has_python_type
+from tensorpact.contracts.checker.front_door import has_python_type, is_a
+from tensorpact.contracts.checker.memory import share_memory
 from tensorpact.contracts.language.binding import (
     FromAxis,
     FromParameter,
@@ -31,6 +34,7 @@ from tensorpact.contracts.language.checks import (
     DtypeCheck,
     ExtentCheck,
     FacetCheck,
+    MemoryCheck,
     RankCheck,
     RelationCheck,
     TypeCheck,
@@ -187,6 +191,9 @@ def _broken(found: Examination, check: Check) -> Iterator[_Words]:
             for item in found.items[slot.name]:
                 if item.is_tensor and (words := facet_problem(found, item, facet)) is not None:
                     yield words
+        case MemoryCheck(slot, others):
+            for item in found.items[slot.name]:
+                yield from _shared_memory(found, item, others)
         case DeviceCheck(slot):
             yield from _broken_device(found, slot)
         case RelationCheck():
@@ -235,6 +242,15 @@ def _bound_from(found: Examination, check: ExtentCheck) -> str:
             if items and items[0].readable and items[0].array == source.array:
                 return items[0].name
     return check.name
+
+
+def _shared_memory(found: Examination, item: Item, others: tuple[str, ...]) -> Iterator[_Words]:
+    for name in others:
+        other: Any = found.arguments.get(name)
+        two = item.is_tensor and is_a(other, torch.Tensor) and other is not item.value
+        if two and share_memory(item.value, other):
+            yield texts.overlapping(item, name)
+            return
 
 
 def _broken_device(found: Examination, slot: Slot) -> Iterator[_Words]:

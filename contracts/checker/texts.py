@@ -160,6 +160,18 @@ def same_object(item: Item, other: str) -> Words:
     return item.name, expected, f"the same tensor as `{other}`", text, ""
 
 
+def overlapping(item: Item, other: str) -> Words:
+    """Describe two tensors that lie on each other."""
+    text = f"`{item.name}` and `{other}` must not share memory: got views of the same memory."
+    return (
+        item.name,
+        f"no memory shared with `{other}`",
+        f"a view that overlaps `{other}`",
+        text,
+        "",
+    )
+
+
 def other_object(item: Item, other: str) -> Words:
     """Describe a result that is not the tensor that was passed in."""
     text = f"`{item.name}` must be the tensor passed as `{other}`: got another one."

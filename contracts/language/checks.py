@@ -25,6 +25,7 @@ from tensorpact.contracts.language.facets import (
     Contiguous,
     Facet,
     Mutated,
+    NoAlias,
     SameDevice,
     SameDtype,
     Tier,
@@ -120,6 +121,20 @@ class FacetCheck:
 
 
 @dataclass(frozen=True)
+class MemoryCheck:
+    """No memory is shared with other tensors, by address: debug mode's half of `NoAlias`."""
+
+    slot: Slot
+    others: tuple[str, ...]
+    facet: str = field(default="alias", init=False)
+
+    @property
+    def argument(self) -> str:
+        """The parameter or output this is about."""
+        return self.slot.name
+
+
+@dataclass(frozen=True)
 class DeviceCheck:
     """The device is the one of the first tensor."""
 
@@ -152,6 +167,7 @@ Check: TypeAlias = (
     | AxisCheck
     | ExtentCheck
     | FacetCheck
+    | MemoryCheck
     | DeviceCheck
     | RelationCheck
 )
@@ -159,6 +175,8 @@ Check: TypeAlias = (
 
 def tier_of(check: Check) -> Tier:
     """Return when a check is looked at."""
+    if isinstance(check, MemoryCheck):
+        return "pointer"
     return check.subject.tier if isinstance(check, FacetCheck) else "metadata"
 
 
@@ -186,6 +204,8 @@ def list_checks(
     found += list(_extents(bindings, conditions, may_be_zero, axis_names))
     for slot in slots:
         found += [FacetCheck(slot, facet) for facet in slot.facets if _own_check(facet, slot)]
+        apart = [facet for facet in slot.facets if isinstance(facet, NoAlias)]
+        found += [MemoryCheck(slot, facet.parameters) for facet in apart]
         if shares_device(slot):
             found.append(DeviceCheck(slot))
     found += [RelationCheck(condition) for condition in conditions]

@@ -107,7 +107,7 @@ class Mutated(Facet):
 
 @dataclass(frozen=True, init=False)
 class NoAlias(Facet):
-    """Not the same tensor object as any of `parameters`."""
+    """Not the same tensor object as any of `parameters`; debug mode also compares memory."""
 
     parameters: tuple[str, ...]
     kind = "alias"
