@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,11 @@ import torch
 from tensorpact.backends.choice import VARIABLE, choice
 from tensorpact.backends.errors import BackendUnavailableError
 from tensorpact.backends.registry import Implementation, registry
+from tensorpact.contracts.checker.code import Writer
 from tensorpact.contracts.checker.examination import examine
 from tensorpact.contracts.checker.facts import build_facts
+from tensorpact.contracts.checker.names import Names
+from tensorpact.contracts.checker.signature import forwarded, parameter_list
 from tensorpact.contracts.language.checks import device_anchor
 from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract
 from tensorpact.contracts.language.definition_error import near_name_hint
@@ -43,13 +45,14 @@ class DispatchReport:
     chosen: str | None
     because: str
     candidates: tuple[Candidate, ...]
+    named: str | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.op}: {self.chosen or 'no backend'} ({self.because})"]
         for candidate in self.candidates:
             if candidate.backend == self.chosen:
                 verdict = "taken"
-            elif candidate.eligible and self.chosen is None:
+            elif candidate.eligible and self.named is not None:
                 verdict = "passed over: another one was named"
             elif candidate.eligible:
                 verdict = "passed over: it could run, but another one comes first"
@@ -89,16 +92,13 @@ class Dispatcher:
 
     def __init__(self, contract: Contract[..., Any]) -> None:
         self.contract = contract
-        self.names = tuple(p.name for p in contract.parameters if p.name not in RESERVED_PARAMETERS)
+        self.parameters = tuple(p for p in contract.parameters if p.name not in RESERVED_PARAMETERS)
+        self.names = tuple(parameter.name for parameter in self.parameters)
         self.cache: dict[Hashable, Callable[..., Any]] = {}
         self.options: tuple[Option, ...] = ()
-        self.facts_name = "facts"
-        self.namespace: dict[str, Any] = {
-            "choice": choice,
-            "cache": self.cache,
-            "choose": self.choose,
-            "facts": None,
-        }
+        self.spellings = Names(["dispatch", *(p.name for p in contract.parameters)])
+        self.namespace: dict[str, Any] = {}
+        self.facts = self._constant("_facts", None)
         self.refresh()
         registry.listen(contract, self.refresh)
 
@@ -115,7 +115,7 @@ class Dispatcher:
         relations = list(dict.fromkeys(text for i in found for text in i.requirements.where))
         self.options = tuple(_option(i, device, dtypes, relations) for i in found)
         self.cache.clear()
-        self.namespace[self.facts_name] = build_facts(
+        self.namespace[self.facts] = build_facts(
             self.contract,
             device=device,
             dtypes=dtypes,
@@ -124,50 +124,34 @@ class Dispatcher:
 
     def function(self) -> Callable[..., Any]:
         """Return the function that passes a valid call on to a backend."""
-        received: list[str] = []
-        passed: list[str] = []
-        star = False
-        defaults: dict[str, object] = {}
-        for parameter in self.contract.parameters:
-            if parameter.name not in self.names:
-                continue
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                received += [] if star else ["*"]
-                star = True
-                passed.append(f"{parameter.name}={parameter.name}")
-            else:
-                passed.append(parameter.name)
-            if parameter.has_default:
-                default = self._own_name(f"default_{parameter.name}")
-                defaults[default] = parameter.default
-                received.append(f"{parameter.name}={default}")
-            else:
-                received.append(parameter.name)
-        received += [] if star else ["*"]
-        own = {name: self._own_name(name) for name in ("key", "found", *self.namespace)}
-        self.namespace = {own[name]: value for name, value in self.namespace.items()} | defaults
-        self.facts_name = own["facts"]
+        choices = self._constant("_choice", choice)
+        cache = self._constant("_cache", self.cache)
+        choose = self._constant("_choose", self.choose)
+        key, found = self.spellings.new("_key"), self.spellings.new("_found")
         names = ", ".join(self.names)
-        source = (
-            f"def dispatch({', '.join(received)}, backend=None):\n"
-            f"    if {own['choice']}.maybe_named:\n"
-            f"        backend = {own['choice']}.resolve(backend)\n"
-            f"    {own['key']} = (backend, {own['facts']}({names}))\n"
-            f"    {own['found']} = {own['cache']}.get({own['key']})\n"
-            f"    if {own['found']} is None:\n"
-            f"        {own['found']} = {own['choose']}({own['key']}, {names})\n"
-            f"    return {own['found']}({', '.join(passed)})\n"
-        )
-        exec(compile(source, f"<dispatch of {self.contract.name}>", "exec"), self.namespace)
+        writer = Writer()
+        received = parameter_list(self.contract.parameters, self._constant)
+        with writer.block(f"def dispatch({received}):"):
+            backend = "backend"
+            if self.parameters == self.contract.parameters:
+                backend = self.spellings.new("_backend")
+                writer.write(f"{backend} = None")
+            with writer.block(f"if {choices}.maybe_named:"):
+                writer.write(f"{backend} = {choices}.resolve({backend})")
+            writer.write(f"{key} = ({backend}, {self.facts}({names}))")
+            writer.write(f"{found} = {cache}.get({key})")
+            with writer.block(f"if {found} is None:"):
+                writer.write(f"{found} = {choose}({key}, {names})")
+            writer.write(f"return {found}({forwarded(self.parameters)})")
+        exec(compile(writer.text(), f"<dispatch of {self.contract.name}>", "exec"), self.namespace)
         dispatch: Callable[..., Any] = self.namespace["dispatch"]
         return dispatch
 
-    def _own_name(self, name: str) -> str:
-        """Return a name for the generated function that hides no parameter."""
-        own = f"_{name}"
-        while own in self.names:
-            own = f"_{own}"
-        return own
+    def _constant(self, name: str, value: object) -> str:
+        """Register a global of the generated function and return its name."""
+        spelled = self.spellings.new(name)
+        self.namespace[spelled] = value
+        return spelled
 
     def choose(
         self, key: tuple[str | None, tuple[Any, ...]], *arguments: Any
@@ -209,7 +193,8 @@ class Dispatcher:
         eligible = [c.backend for c in candidates if c.eligible]
         if backend is not None:
             chosen = backend if backend in eligible else None
-            return DispatchReport(self.contract.name, chosen, f"named {backend!r}", candidates)
+            because = f"named {backend!r}"
+            return DispatchReport(self.contract.name, chosen, because, candidates, backend)
         chosen = eligible[0] if eligible else None
         because = "the highest priority among those that can run" if chosen else "none can run"
         return DispatchReport(self.contract.name, chosen, because, candidates)
@@ -246,17 +231,3 @@ def _refusal(report: DispatchReport, backend: str | None) -> str:
             )
     hint = near_name_hint(backend, known)
     return f"backend {backend!r} does not implement {report.op}. {hint}".rstrip()
-
-
-def implementation_of(contract: Contract[..., Any], backend: str) -> Implementation:
-    """Return one backend's implementation of an op.
-
-    Raises:
-        BackendUnavailableError: the backend does not implement the op.
-    """
-    found = registry.implementations(contract)
-    for implementation in found:
-        if implementation.backend == backend:
-            return implementation
-    hint = near_name_hint(backend, [i.backend for i in found])
-    raise BackendUnavailableError(f"backend {backend!r} does not implement {contract.name}. {hint}")

@@ -56,9 +56,7 @@ class Registry:
                 )
             ordered = sorted((*present, implementation), key=lambda i: -i.priority)
             self._implementations[contract] = tuple(ordered)
-            listeners = tuple(self._listeners.get(contract, ()))
-        for listener in listeners:
-            listener()
+        self._wake(contract)
 
     def remove(self, contract: Contract[..., Any], backend: str) -> None:
         """Take a backend away from an op."""
@@ -66,6 +64,10 @@ class Registry:
             present = self._implementations.get(contract, ())
             kept = tuple(other for other in present if other.backend != backend)
             self._implementations[contract] = kept
+        self._wake(contract)
+
+    def _wake(self, contract: Contract[..., Any]) -> None:
+        with self._lock:
             listeners = tuple(self._listeners.get(contract, ()))
         for listener in listeners:
             listener()

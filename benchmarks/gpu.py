@@ -16,6 +16,7 @@ Writes `gpu.json`, and prints a table last.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 from pathlib import Path
@@ -115,7 +116,7 @@ def kernels(timer: Timer, rate: float) -> list[Row]:
             call = fused_kv_call(tokens, layers, heads, head_dim, rotary_dim)
             title = f"fused KV, {tokens} tokens, {name}"
             moved = fused_kv_bytes(call)
-            run = lambda call=call: fused_kv_materialize(**call)  # noqa: E731
+            run = functools.partial(fused_kv_materialize, **call)
             rows.append(cold_row(timer, title, run, moved, rate, goal))
     call = fused_kv_call(256, 5, 8, 128, 128)
     rows.append(warm_row("fused KV, 256 tokens, 5 layers", lambda: fused_kv_materialize(**call), 5))
@@ -125,16 +126,16 @@ def kernels(timer: Timer, rate: float) -> list[Row]:
         committed = ring - 1 if flush else ring // 2
         call["write_pos"].fill_(committed)
         moved = kda_bytes(call, committed, flush)
-        run = lambda call=call: kda_replayssm_decode(**call)  # noqa: E731
+        run = functools.partial(kda_replayssm_decode, **call)
         rows.append(cold_row(timer, f"replay, {name}", run, moved, rate, goal))
     for batch, goal_us in ((1, 6), (8, 9)):
         call = kda_call(batch, 32)
         call["write_pos"].fill_(8)
-        run = lambda call=call: kda_replayssm_decode(**call)  # noqa: E731
+        run = functools.partial(kda_replayssm_decode, **call)
         rows.append(warm_row(f"replay, append B {batch}", run, goal_us))
     for batch in (64, 256):
         call = kda_call(batch, 32, replay=False)
-        run = lambda call=call: kda_packed_decode(**call)  # noqa: E731
+        run = functools.partial(kda_packed_decode, **call)
         rows.append(cold_row(timer, f"packed, B {batch}", run, kda_bytes(call), rate, 1.15))
     return rows
 
@@ -202,7 +203,10 @@ def materialize(tokens: int = 8192, layers: int = 8, heads: int = 8, head_dim: i
     hidden = torch.randn(tokens, 4096, device="cuda", dtype=torch.bfloat16)
     positions = torch.arange(tokens, device="cuda")
     projected = torch.empty(tokens, whole.kv_weight.shape[1], device="cuda", dtype=torch.bfloat16)
-    ignore = lambda layer, k, v: None  # noqa: E731
+
+    def ignore(layer: int, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Throw the results away."""
+
     graphs = (
         captured(lambda: torch.mm(hidden, whole.kv_weight, out=projected)),
         captured(lambda: whole.materialize(hidden, positions, ignore)),

@@ -9,11 +9,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from tensorpact.backends.choice import choice
 from tensorpact.backends.dispatch import Dispatcher, DispatchReport
 from tensorpact.backends.registry import registry
 from tensorpact.contracts.checker.enforcement import enforce
 from tensorpact.contracts.checker.mode import switch
-from tensorpact.contracts.language.contract import RESERVED_PARAMETERS, Contract, build_contract
+from tensorpact.contracts.language.contract import (
+    RESERVED_PARAMETERS,
+    Contract,
+    build_contract,
+)
+from tensorpact.contracts.language.contract import contract as declare
 from tensorpact.contracts.language.definition_error import ContractDefinitionError, near_name_hint
 from tensorpact.contracts.language.rows import Condition, ErrorRow
 
@@ -22,7 +28,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
 
-CLAUSES = ("let", "where", "errors", "zero", "early_return", "anchors")
+CLAUSES = tuple(inspect.signature(declare).parameters)
 """What `op` takes beside `check_result`: the clauses of `contract`."""
 
 
@@ -165,8 +171,6 @@ def _explain(
     bound.apply_defaults()
     if dispatcher is None:
         return DispatchReport(contract.name, contract.name, "it has a body of its own", ())
-    from tensorpact.backends.choice import choice
-
     backend = choice.resolve(bound.arguments.get("backend"))
     return dispatcher.report(backend, tuple(bound.arguments[name] for name in dispatcher.names))
 
@@ -190,15 +194,13 @@ def _refuse_other_names(
     given = list(inspect.signature(function).parameters)
     wanted = list(contract.signature.parameters)
     optional = [name for name in wanted if name not in RESERVED_PARAMETERS]
-    names_fit = given == wanted or (backend_may_lack and given == optional)
-    if names_fit:
-        _refuse_other_defaults(contract, function)
-    else:
+    if given != wanted and not (backend_may_lack and given == optional):
         raise ContractDefinitionError(
             f"the function takes ({', '.join(given)}), and its contract says "
             f"({', '.join(wanted)}).",
             place=f"{function.__module__}.{function.__qualname__}",
         )
+    _refuse_other_defaults(contract, function)
 
 
 def _refuse_other_defaults(contract: Contract[..., Any], function: Callable[..., Any]) -> None:

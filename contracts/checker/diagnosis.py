@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from tensorpact.contracts.checker import texts
 from tensorpact.contracts.checker.errors import Violation
 from tensorpact.contracts.checker.examination import (
@@ -18,9 +16,8 @@ from tensorpact.contracts.checker.examination import (
     examine,
     read,
 )
-from tensorpact.contracts.checker.facets_examination import facet_problem
-from tensorpact.contracts.checker.front_door import has_python_type, is_a
-from tensorpact.contracts.checker.memory import share_memory
+from tensorpact.contracts.checker.facets_examination import facet_problem, memory_problem
+from tensorpact.contracts.checker.front_door import has_python_type
 from tensorpact.contracts.language.binding import (
     FromAxis,
     FromParameter,
@@ -160,10 +157,7 @@ def _problems(
                 raise failure.error from None
 
 
-_Words = tuple[str, str, str, str, str]
-
-
-def _broken(found: Examination, check: Check) -> Iterator[_Words]:
+def _broken(found: Examination, check: Check) -> Iterator[texts.Words]:
     match check:
         case TypeCheck(Parameter() as parameter):
             value = found.arguments[parameter.name]
@@ -193,14 +187,15 @@ def _broken(found: Examination, check: Check) -> Iterator[_Words]:
                     yield words
         case MemoryCheck(slot, others):
             for item in found.items[slot.name]:
-                yield from _shared_memory(found, item, others)
+                if (words := memory_problem(found, item, others)) is not None:
+                    yield words
         case DeviceCheck(slot):
             yield from _broken_device(found, slot)
         case RelationCheck():
             yield from _broken_relation(found, check)
 
 
-def _broken_item_types(found: Examination, slot: Slot) -> Iterator[_Words]:
+def _broken_item_types(found: Examination, slot: Slot) -> Iterator[texts.Words]:
     items = found.items[slot.name]
     missing = not items and not slot.optional and not slot.repeated and not slot.other_types
     if missing and (slot.is_output or found.arguments[slot.parameter] is not None):
@@ -211,7 +206,7 @@ def _broken_item_types(found: Examination, slot: Slot) -> Iterator[_Words]:
                 yield texts.wrong_item(item)
 
 
-def _broken_axis(found: Examination, item: Item, axis: int) -> Iterator[_Words]:
+def _broken_axis(found: Examination, item: Item, axis: int) -> Iterator[texts.Words]:
     unsolved = _unsolved(found, item, axis)
     if unsolved is not None:
         yield texts.unsolvable_axis(found, item, axis, unsolved)
@@ -244,16 +239,7 @@ def _bound_from(found: Examination, check: ExtentCheck) -> str:
     return check.name
 
 
-def _shared_memory(found: Examination, item: Item, others: tuple[str, ...]) -> Iterator[_Words]:
-    for name in others:
-        other: Any = found.arguments.get(name)
-        two = item.is_tensor and is_a(other, torch.Tensor) and other is not item.value
-        if two and share_memory(item.value, other):
-            yield texts.overlapping(item, name)
-            return
-
-
-def _broken_device(found: Examination, slot: Slot) -> Iterator[_Words]:
+def _broken_device(found: Examination, slot: Slot) -> Iterator[texts.Words]:
     anchor = _device_of_anchor(found)
     if anchor is None:
         return
@@ -280,7 +266,7 @@ class PredicateError(Exception):
         super().__init__(str(error))
 
 
-def _broken_relation(found: Examination, check: RelationCheck) -> Iterator[_Words]:
+def _broken_relation(found: Examination, check: RelationCheck) -> Iterator[texts.Words]:
     condition = check.condition
     try:
         if condition.when is not None and not read(condition.when, found.values):

@@ -11,6 +11,7 @@ import torch
 
 from tensorpact.contracts.checker.diagnosis import diagnose
 from tensorpact.contracts.checker.errors import ContractError, ContractTypeError, Violation
+from tensorpact.contracts.checker.examination import examine
 from tensorpact.contracts.checker.front_door import is_a
 from tensorpact.contracts.checker.guard import build_guard
 from tensorpact.contracts.checker.mode import in_debug_mode
@@ -132,8 +133,6 @@ class Enforcer:
             raise self.error(violations, bindings)
 
     def _returned_early(self, named: dict[str, Any]) -> bool:
-        from tensorpact.contracts.checker.examination import examine
-
         return examine(self.contract, named).returns_early
 
     def _positional(self, arguments: tuple[Any, ...]) -> list[Any]:

@@ -33,7 +33,7 @@ from tensorpact.contracts.language.binding import (
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.dims import Anonymous, Computed, Fixed, Named, Spliced, Variadic
 from tensorpact.contracts.language.evaluation import Unbound, Values, evaluate
-from tensorpact.contracts.language.expression import Expression, names_in
+from tensorpact.contracts.language.expression import Expression, names_in, text_of
 from tensorpact.contracts.language.parameters import Slot
 
 
@@ -374,8 +374,6 @@ def _axis_origin(item: Item | None, index: int) -> str:
 
 
 def _let_origin(found: Examination, expression: Expression) -> str:
-    from tensorpact.contracts.language.expression import text_of
-
     parts = [
         f"{name} = {found.dims[name]} from {found.origins[name]}"
         for name in dim_names(expression)

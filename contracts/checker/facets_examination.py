@@ -9,6 +9,7 @@ import torch
 from tensorpact.contracts.checker import texts
 from tensorpact.contracts.checker.examination import Examination, Item, NoValueError, read
 from tensorpact.contracts.checker.front_door import is_a
+from tensorpact.contracts.checker.memory import share_memory
 from tensorpact.contracts.checker.sizes import visits_twice
 from tensorpact.contracts.language.binding import shape_index
 from tensorpact.contracts.language.dtypes import dtype_text
@@ -25,10 +26,8 @@ from tensorpact.contracts.language.facets import (
 )
 from tensorpact.contracts.language.strides import parse_strides
 
-Words = tuple[str, str, str, str, str]
 
-
-def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
+def facet_problem(found: Examination, item: Item, facet: Facet) -> texts.Words | None:
     """Return (argument, expected, actual, text, origin) where a tensor breaks a facet."""
     tensor: torch.Tensor = item.value
     match facet:
@@ -57,6 +56,16 @@ def facet_problem(found: Examination, item: Item, facet: Facet) -> Words | None:
             return None if same else texts.other_object(item, other)
         case _:
             return None
+
+
+def memory_problem(found: Examination, item: Item, others: tuple[str, ...]) -> texts.Words | None:
+    """Return the words for a tensor that shares memory with another, by another object."""
+    for name in others:
+        other = _argument(found, name)
+        two = item.is_tensor and other is not None and other is not item.value
+        if two and share_memory(item.value, other):
+            return texts.overlapping(item, name)
+    return None
 
 
 def _argument(found: Examination, name: str) -> Any:

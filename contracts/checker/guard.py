@@ -7,7 +7,6 @@ valid or invalid; what is wrong is found by the diagnosis, which walks the same 
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from tensorpact.contracts.checker.checks_code import ChecksCode
 from tensorpact.contracts.checker.code import Writer, joined
 from tensorpact.contracts.checker.mode import in_debug_mode, switch
 from tensorpact.contracts.checker.scope import Scope, function_name
+from tensorpact.contracts.checker.signature import forwarded
 from tensorpact.contracts.checker.types_code import kind_test, write_type_checks
 from tensorpact.contracts.language.contract import Contract
 from tensorpact.contracts.language.expression import Expression
@@ -47,7 +47,7 @@ def build_guard(
     names = {name: scope.constant(f"_{name}", hook) for name, hook in hooks.items()}
     everything = ", ".join(parameter.name for parameter in contract.parameters)
     awaiting = "await " if contract.is_async else ""
-    call = f"{awaiting}{names['body']}({forwarded(contract)})"
+    call = f"{awaiting}{names['body']}({forwarded(contract.parameters)})"
     with writer.block(
         f"{'async ' if awaiting else ''}def {function_name(contract)}({scope.signature()}):"
     ):
@@ -76,22 +76,6 @@ def _refusing(scope: Scope, writer: Writer, refusal: str) -> Iterator[None]:
         yield
     with writer.block(f"except {scope.builtin('Exception')}:"):
         writer.write(refusal)
-
-
-def forwarded(contract: Contract[..., Any]) -> str:
-    """Return how the arguments are passed on to the body."""
-    parts = []
-    for parameter in contract.parameters:
-        match parameter.kind:
-            case inspect.Parameter.VAR_POSITIONAL:
-                parts.append(f"*{parameter.name}")
-            case inspect.Parameter.VAR_KEYWORD:
-                parts.append(f"**{parameter.name}")
-            case inspect.Parameter.KEYWORD_ONLY:
-                parts.append(f"{parameter.name}={parameter.name}")
-            case _:
-                parts.append(parameter.name)
-    return ", ".join(parts)
 
 
 def _write_checks(contract: Contract[..., Any], scope: Scope, writer: Writer, fail: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 import keyword
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 
 from tensorpact.contracts.checker.code import Locals
 from tensorpact.contracts.checker.names import Names
+from tensorpact.contracts.checker.signature import parameter_list
 from tensorpact.contracts.language.binding import (
     Binding,
     FromLet,
@@ -105,34 +104,7 @@ class Scope:
 
     def signature(self) -> str:
         """Return the parameter list with defaults."""
-        parts: list[str] = []
-        parameters = self.contract.parameters
-        star_written = False
-        for index, parameter in enumerate(parameters):
-            text = parameter.name
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                text, star_written = f"*{text}", True
-            elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                text = f"**{text}"
-            elif parameter.kind is inspect.Parameter.KEYWORD_ONLY and not star_written:
-                parts.append("*")
-                star_written = True
-            if parameter.has_default:
-                text = f"{text}={self._default(parameter.name, parameter.default)}"
-            parts.append(text)
-            last_positional = parameter.kind is inspect.Parameter.POSITIONAL_ONLY and (
-                index + 1 == len(parameters)
-                or parameters[index + 1].kind is not inspect.Parameter.POSITIONAL_ONLY
-            )
-            if last_positional:
-                parts.append("/")
-        return ", ".join(parts)
-
-    def _default(self, name: str, value: object) -> str:
-        simple = value is None or type(value) in (bool, int, str)
-        if simple or (type(value) is float and math.isfinite(value)):
-            return repr(value)
-        return self.constant(f"_default_{name}", value)
+        return parameter_list(self.contract.parameters, self.constant)
 
     def dtype_mismatch(self, value: str, dtypes: frozenset[torch.dtype], name: str) -> str:
         """Return the condition under which a tensor has none of these dtypes."""
